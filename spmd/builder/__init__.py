@@ -8,8 +8,8 @@
     computation = builder.Build()
     module = computation.to_stablehlo()
 
-What the documents' C++ does with types of its own is Python's here: a call gives its value, or raises, so that there
-is no StatusOr to take apart with `ConsumeValueOrDie()` or `value()`; `Array2D` and its kin are nested lists or arrays.
+What the document's C++ expresses by types of its own is Python here: a call returns its value or raises, so there is
+no StatusOr to unwrap with `ConsumeValueOrDie()` or `value()`; `Array2D` and the like are nested lists or arrays.
 
 Source: the XlaBuilder operation semantics, the broadcasting semantics, and the document on the TensorFlow compiler
 framework (ComputationBuilder, Client, layouts).
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     from spmd.client.client import GlobalData as GlobalData
     from spmd.client.computation_builder import ComputationBuilder as ComputationBuilder
 
-#: What runs programs stands above the builder, and is loaded when first asked for.
+#: Names for running programs: they are above the builder in the layers, so they are loaded on first use.
 _HOMES = {
     "Client": "spmd.client.client",
     "ClientLibrary": "spmd.client.client",

@@ -1,4 +1,4 @@
-"""Attributes of the language from their text."""
+"""Parses attributes from text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = "builder.given"
 
 
 def parse_attribute(text: str) -> Attribute:
-    """Return the attribute that `text` says; ValueError when it says none."""
+    """Return the attribute that `text` spells; raise ValueError if it spells none."""
     try:
         return parse(f"module attributes {{{_NAME} = {text}}} {{}}").discardable[_NAME]
     except ParseError as error:

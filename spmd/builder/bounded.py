@@ -15,35 +15,35 @@ from spmd.ir import AttributeValue, Value
 def moved(
     builder: XlaBuilder, name: str, value: Value, attributes: Mapping[str, AttributeValue], kind: t.TensorType
 ) -> Value:
-    """Return `stablehlo.reshape` or `stablehlo.broadcast_in_dim` of `value` to `kind`, which has the bounds of its
-    dimensions.
+    """Return `stablehlo.reshape` or `stablehlo.broadcast_in_dim` of `value` to `kind`, whose dynamic dimensions are
+    bounded.
 
-    StableHLO's results of these have one dynamic dimension at most. Of several, each a dimension of the operand, a
-    static array is made first, and then their sizes are set.
+    These StableHLO ops have at most one dynamic dimension in the result. With several, each of which must be a
+    dimension of the operand, emit the op on the static bounds, and then set the sizes.
     """
     (result,) = builder.emit(name, [value], dict(attributes), [kind])
-    places = [dimension for dimension, size in enumerate(result.tensor.shape) if size is None]
+    dynamic_indices = [dimension for dimension, size in enumerate(result.tensor.shape) if size is None]
     op = result.defining_op
-    if len(places) < 2 or op is None:
+    if len(dynamic_indices) < 2 or op is None:
         return result
     operand, sizes = value.tensor, Shape.of(kind).sizes
     sources = {
-        place: dimension
+        index: dimension
         for axis in axes(at_bounds(op))
-        for _, place in axis.results
+        for _, index in axis.results
         for _, dimension in axis.operands
-        if operand.shape[dimension] is None and Shape.of(operand).sizes[dimension] == sizes[place]
+        if operand.shape[dimension] is None and Shape.of(operand).sizes[dimension] == sizes[index]
     }
-    if sorted(sources) != places:
+    if sorted(sources) != dynamic_indices:
         raise ArgumentError(
             "operand",
-            f"several dynamic dimensions of {Shape.of(operand).brief} do not each become one of {list(sizes)}",
+            f"several dynamic dimensions of {Shape.of(operand).brief} do not each map to one of {list(sizes)}",
         )
     result.type = kind
     dynamic = [False] * len(sizes)
-    for place, dimension in sources.items():
+    for index, dimension in sources.items():
         (size,) = builder.emit("stablehlo.get_dimension_size", [value], {"dimension": dimension})
-        dynamic[place] = True
+        dynamic[index] = True
         bounded = Shape(Shape.of(kind).primitive_type, sizes, dynamic).tensor
-        (result,) = builder.emit("stablehlo.set_dimension_size", [result, size], {"dimension": place}, [bounded])
+        (result,) = builder.emit("stablehlo.set_dimension_size", [result, size], {"dimension": index}, [bounded])
     return result

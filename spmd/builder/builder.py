@@ -1,7 +1,7 @@
-"""XlaBuilder, and XlaOp: the values it hands out.
+"""XlaBuilder, which builds a computation op by op.
 
-Source: the XlaBuilder operation semantics; ComputationBuilder of the TensorFlow compiler framework document for the
-keeping of errors, sub-builders and the return value.
+Source: the XlaBuilder operation semantics; for deferred errors, sub-builders and the return value, ComputationBuilder
+in the TensorFlow compiler framework document.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spmd.support.arrays import Array
 __all__ = ["XlaBuilder", "XlaOp"]
 
 R = TypeVar("R")
-#: Packages whose lines are never the caller's.
+#: Packages whose frames are skipped when the caller's line is looked up.
 _OURS = ("spmd.builder", "spmd.client")
 
 
@@ -46,8 +46,8 @@ class XlaBuilder(Builder):
     Every operation of `spmd.builder.ops` is also a method: `builder.Add(x, y)`. The computation's result is the value
     added last, or the one given to Build or SetReturnValue.
 
-    An error in a call is raised at once; with `die_immediately_on_error=False` it is kept, the call returns a value
-    without a shape, and Build raises all that were kept.
+    An error in a call is raised at once. With `die_immediately_on_error=False` it is recorded, the call returns a value
+    without a shape, and Build raises all recorded errors.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class XlaBuilder(Builder):
         *,
         die_immediately_on_error: bool = True,
     ) -> None:
-        """`XlaBuilder("axpy")`, or as some of the document's examples have it, `XlaBuilder(client, "axpy")`.
+        """Make a builder: `XlaBuilder("axpy")` or, as in some of the document's examples, `XlaBuilder(client, "axpy")`.
 
-        Whoever runs the computation chooses a client, so that the one given here is not kept.
+        A client given here is ignored: the computation is run by the client that compiles it.
         """
         self._name = _computation_name(name, computation_name)
         self.block = Block()
         self.called: dict[str, XlaComputation] = {}
         self.die_immediately_on_error = die_immediately_on_error
         self._parameters: dict[int, tuple[Value, str, Shape]] = {}
-        self._kept: list[Diagnostic] = []
+        self._recorded: list[Diagnostic] = []
         self._last: Value | None = None
         self._return: Value | None = None
         self._token: Value | None = None
@@ -79,7 +79,7 @@ class XlaBuilder(Builder):
         return self._name
 
     def set_die_immediately_on_error(self, enabled: bool) -> None:
-        """Whether an error is raised by the call that makes it (the default) or kept until Build."""
+        """Set whether errors are raised by the call that makes them (the default) or recorded until Build."""
         self.die_immediately_on_error = enabled
 
     def __getattr__(self, name: str) -> Callable[..., XlaOp]:
@@ -94,48 +94,50 @@ class XlaBuilder(Builder):
     # --- shardings ---------------------------------------------------------------------------------------------------
 
     def set_sharding(self, sharding: str) -> None:
-        """Values added from here on are laid out as GSPMD's `sharding` says (`{devices=[2,1]<=[2]}`)."""
+        """Annotate the values added from here on with the GSPMD sharding `sharding` (`{devices=[2,1]<=[2]}`)."""
         self._sharding = sharding
 
     def mark(self, operand: XlaOp, sharding: str) -> None:
-        """`operand` alone is laid out as `sharding` says; parameters by set_sharding only."""
+        """Annotate `operand` alone with `sharding`; parameters can be annotated by set_sharding only."""
         origin = operand.value.defining_op if operand.value is not None else None
         if origin is not None:
             origin.discardable = {**origin.discardable, SHARDING: StringAttr(sharding.encode())}
 
     def clear_sharding(self) -> None:
-        """Values added from here on have no sharding of their own."""
+        """Leave values added from here on without an annotation."""
         self._sharding = None
 
     # --- building ----------------------------------------------------------------------------------------------------
 
     def CreateSubBuilder(self, computation_name: str) -> XlaBuilder:
-        """Return a builder for a computation that this one uses; errors are handled as here."""
+        """Return a builder for a computation called by this one; errors are handled as here."""
         return type(self)(computation_name, die_immediately_on_error=self.die_immediately_on_error)
 
     create_sub_builder = CreateSubBuilder
 
     def SetReturnValue(self, operand: XlaOp) -> None:
-        """The computation returns `operand` instead of the value added last."""
+        """Make `operand` the computation's result, in place of the value added last."""
         self.perform("SetReturnValue", lambda _: self._set_return(operand), (), {})
 
     def _set_return(self, operand: XlaOp) -> None:
         self._return = self.value(operand, "operand")
 
     def Build(self, root: XlaOp | None = None) -> XlaComputation:
-        """Return the computation. Raises BuilderError for errors that were kept, missing parameters, or no ops at
-        all."""
+        """Return the computation. Raise BuilderError for recorded errors, missing parameters, or a computation without
+        ops."""
         if root is not None:
             self.SetReturnValue(root)
-        if self._kept:
-            raise BuilderError(self._kept)
+        if self._recorded:
+            raise BuilderError(self._recorded)
         result = self._return or self._last
         numbers = sorted(self._parameters)
         if result is None:
-            raise self._error("Build", "the computation has no operations", self._place())
+            raise self._error("Build", "the computation has no operations", self._current_location())
         if numbers != list(range(len(numbers))):
             missing = next(number for number in range(len(numbers)) if number not in self._parameters)
-            raise self._error("Build", f"parameter {missing} is missing: there are parameters {numbers}", self._place())
+            raise self._error(
+                "Build", f"parameter {missing} is missing: there are parameters {numbers}", self._current_location()
+            )
         entries = [self._parameters[number] for number in numbers]
         arguments = [value for value, _, _ in entries]
         finished = Block()
@@ -149,10 +151,10 @@ class XlaBuilder(Builder):
     build = Build
 
     def GetShape(self, operand: XlaOp) -> Shape:
-        """Return the inferred shape of `operand`. Raises at once: for a value whose operation failed, the errors
-        kept."""
-        if isinstance(operand, XlaOp) and not operand.is_valid and self._kept:
-            raise BuilderError(self._kept)
+        """Return the inferred shape of `operand`. Raise at once: for a value whose operation failed, the recorded
+        errors."""
+        if isinstance(operand, XlaOp) and not operand.is_valid and self._recorded:
+            raise BuilderError(self._recorded)
         return self.perform_now("GetShape", lambda _: Shape.of(self.value(operand, "operand").type))
 
     get_shape = GetShape
@@ -166,49 +168,49 @@ class XlaBuilder(Builder):
 
     @property
     def first_error(self) -> Diagnostic | None:
-        """The first error that was kept."""
-        return self._kept[0] if self._kept else None
+        """Return the first recorded error, if any."""
+        return self._recorded[0] if self._recorded else None
 
-    def note(self, diagnostics: Sequence[Diagnostic]) -> None:
-        """Keep errors for Build."""
-        self._kept.extend(diagnostics)
+    def record(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Record errors for Build."""
+        self._recorded.extend(diagnostics)
 
     def perform(self, name: str, function: Callable[..., R], args: Sequence[object], kwargs: Mapping[str, object]) -> R:
-        """Run operation `name`; an error in it gets the operation's name and the caller's place."""
+        """Run operation `name`; add its name and the caller's location to its errors."""
         if self._depth:
             return function(self, *args, **kwargs)
         if any(not operand.is_valid for operand in _operands([*args, *kwargs.values()])):
-            return self._nothing()  # type: ignore[no-any-return]
+            return self._invalid_result()  # type: ignore[no-any-return]
         if self._location is UNKNOWN:
-            with self.at(self._place()):
+            with self.at(self._current_location()):
                 return self.perform(name, function, args, kwargs)
         length = len(self.block.ops)
         self._depth += 1
         try:
-            return self._note_result(function(self, *args, **kwargs))
+            return self._record_result(function(self, *args, **kwargs))
         except (ArgumentError, InferenceError, ValueError, OverflowError) as error:
             del self.block.ops[length:]
             wrong = self._error(name, str(error), self._location)
             if self.die_immediately_on_error:
                 raise wrong from None
-            self.note(wrong.diagnostics)
-            return self._nothing()  # type: ignore[no-any-return]
+            self.record(wrong.diagnostics)
+            return self._invalid_result()  # type: ignore[no-any-return]
         finally:
             self._depth -= 1
 
     def perform_now(self, name: str, function: Callable[[XlaBuilder], R]) -> R:
-        """Return `perform` for what gives no value of the computation: its error is raised at once."""
+        """Run operation `name`, which returns no value of the computation; its error is raised at once."""
         kept, self.die_immediately_on_error = self.die_immediately_on_error, True
         try:
             return self.perform(name, function, (), {})
         finally:
             self.die_immediately_on_error = kept
 
-    def _nothing(self) -> Any:
-        """What an operation that failed returns where errors are kept: an XlaOp, whatever it was to return."""
+    def _invalid_result(self) -> Any:
+        """Return the result of a failed operation while errors are recorded: an invalid XlaOp."""
         return XlaOp(self, None)
 
-    def _note_result(self, result: R) -> R:
+    def _record_result(self, result: R) -> R:
         if isinstance(result, XlaOp):
             self._last = result.value
             if self._sharding is not None:
@@ -218,12 +220,12 @@ class XlaBuilder(Builder):
     def _error(self, name: str, message: str, location: Location) -> BuilderError:
         return BuilderError(Diagnostic(location, message, name))
 
-    def _place(self) -> Location:
-        """Return the place that `at` gave, else the caller's."""
+    def _current_location(self) -> Location:
+        """Return the location set by `at`, else the caller's."""
         return self._caller() if self._location is UNKNOWN else self._location
 
     def _caller(self) -> Location:
-        """Return the innermost Python line outside of the builder."""
+        """Return the innermost Python line outside the builder."""
         frame = sys._getframe(1)
         while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
             frame = frame.f_back
@@ -231,21 +233,21 @@ class XlaBuilder(Builder):
 
     @contextmanager
     def at(self, location: Location) -> Iterator[None]:
-        """Ops added inside come from `location`."""
+        """Give the ops added inside the location `location`."""
         before, self._location = self._location, location
         try:
             yield
         finally:
             self._location = before
 
-    # --- what operations are made of ---------------------------------------------------------------------------------
+    # --- primitives for operations ------------------------------------------------------------------------------------
 
     def parameter(self, number: int, shape: Shape, name: str) -> XlaOp:
-        """Return a parameter; ArgumentError when the number is taken or negative."""
+        """Return a parameter; raise ArgumentError if the number is taken or negative."""
         if number < 0:
-            raise ArgumentError("parameter_number", f"{number} is negative")
+            raise ArgumentError("parameter_number", f"must not be negative, got {number}")
         if number in self._parameters:
-            raise ArgumentError("parameter_number", f"parameter {number} is there already")
+            raise ArgumentError("parameter_number", f"parameter {number} is defined twice")
         value = NumberedValue(shape.ir_type, self.block, number, name or None)
         self._parameters[number] = (value, name or f"p{number}", shape)
         if self._sharding is not None:
@@ -253,13 +255,15 @@ class XlaBuilder(Builder):
         return XlaOp(self, value)
 
     def value(self, operand: object, argument: str) -> Value:
-        """Return the value of an operand; ArgumentError when it is none of this builder's."""
+        """Return the value of an operand; raise ArgumentError if it belongs to another builder."""
         if not isinstance(operand, XlaOp):
-            raise ArgumentError(argument, f"an XlaOp is needed, got {type(operand).__name__}")
+            raise ArgumentError(argument, f"must be an XlaOp, got {type(operand).__name__}")
         if operand.builder is not self:
-            raise ArgumentError(argument, f"belongs to builder {operand.builder.name()!r}, not to {self._name!r}")
+            raise ArgumentError(
+                argument, f"must belong to builder {self._name!r}, got one of {operand.builder.name()!r}"
+            )
         if operand.value is None:
-            raise ArgumentError(argument, "the operation that should give it failed")
+            raise ArgumentError(argument, "the operation that defines it failed")
         return operand.value
 
     def emit(
@@ -272,10 +276,10 @@ class XlaBuilder(Builder):
         *,
         element: t.Type | None = None,
     ) -> tuple[Value, ...]:
-        """Add an op, checked against its declaration; result types are inferred unless given.
+        """Add an op, verified against its declaration; infer result types unless given.
 
-        On bounded dimensions it is checked as if these were as large as they can be.
-        `element` is the element type of the results where the declaration leaves the choice.
+        Bounded dimensions are verified as if static, at their bounds.
+        `element` is the element type of the results if the declaration leaves it open.
         """
         definition = OPS[name]
         op = Op(name, operands, types or (), attributes, regions, definition=definition, location=self._location)
@@ -308,7 +312,7 @@ class XlaBuilder(Builder):
         return XlaOp(self, value)
 
     def constant(self, array: Array) -> Value:
-        """Return a constant; a broadcast view of one element stays one."""
+        """Return a constant; a broadcast view of one element stays a splat."""
         kind = t.tensor_of(array)
         (value,) = self.emit("stablehlo.constant", [], {"value": DenseAttr(array, kind)}, [kind])
         return value
@@ -318,7 +322,7 @@ class XlaBuilder(Builder):
         return XlaOp(self, make(self.block, "stablehlo.tuple", values, [kind], location=self._location).result)
 
     def collate(self, values: Sequence[Value]) -> XlaOp:
-        """One value as it is, several as a tuple."""
+        """Return a single value as it is, several as a tuple."""
         return XlaOp(self, values[0]) if len(values) == 1 else self.tuple(values)
 
     def element(self, value: Value, index: int) -> Value:
@@ -331,11 +335,11 @@ class XlaBuilder(Builder):
         return XlaOp(self, pack(self.block, type, leaves, self._location))
 
     def use(self, computation: XlaComputation) -> None:
-        """Notes that ops of this builder hold the ops of `computation`, hence its calls."""
+        """Record that ops of this builder contain the ops of `computation`, and so its calls."""
         self.called.update(computation.called)
 
     def token(self) -> Value:
-        """Return the token of the last side effect of this computation; a new one when there was none."""
+        """Return the token of the computation's last side effect, or a new one."""
         if self._token is None:
             (self._token,) = self.emit("stablehlo.after_all", [], None, [t.TOKEN])
         return self._token
@@ -344,7 +348,7 @@ class XlaBuilder(Builder):
         self._token = token
 
     def is_constant(self, operand: XlaOp) -> bool:
-        """Return whether `operand` depends on no parameter, random number, stream or process."""
+        """Return whether `operand` can be evaluated at compile time (see constants.is_constant)."""
         return is_constant(self.value(operand, "operand"))
 
     IsConstant = is_constant
@@ -368,7 +372,7 @@ def _refuse(faults: Iterator[Fault]) -> None:
 
 
 def _inferred(op: Op, definition: OpDef, element: t.Type | None) -> list[t.Type]:
-    """Result types by the declaration's rule; the operand's where a declaration says no more than that."""
+    """Return the result types inferred by the declaration, or the operand's type if it only constrains them."""
     if definition.rule is not None:
         types = definition.rule(op)
         return types if element is None else [_with_element(type, element) for type in types]

@@ -1,4 +1,4 @@
-"""Preconditions that many operations share; each raises ArgumentError naming the argument."""
+"""Preconditions shared by many operations; each raises ArgumentError naming the argument."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
 
 
 def integers(values: object, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
-    """Return `values` as a tuple of ints, `count` of them, each at least `least`."""
+    """Return `values` as a tuple of ints; check that there are `count`, each at least `least`."""
     try:
         numbers = tuple(int(index(value)) for value in cast("Iterable[SupportsIndex]", values))
     except TypeError:
-        raise ArgumentError(argument, f"a sequence of integers is needed, got {values!r}") from None
+        raise ArgumentError(argument, f"must be a sequence of integers, got {values!r}") from None
     if count is not None and len(numbers) != count:
-        raise ArgumentError(argument, f"{count} entries are needed, got {len(numbers)}: {list(numbers)}")
+        raise ArgumentError(argument, f"must have {count} entries, got {list(numbers)}")
     if least is not None and any(v < least for v in numbers):
         raise ArgumentError(argument, f"every entry must be at least {least}, got {list(numbers)}")
     return numbers
@@ -37,7 +37,7 @@ def integer(value: object, argument: str, least: int | None = None) -> int:
     try:
         number = int(index(cast("SupportsIndex", value)))
     except TypeError:
-        raise ArgumentError(argument, f"an integer is needed, got {value!r}") from None
+        raise ArgumentError(argument, f"must be an integer, got {value!r}") from None
     if least is not None and number < least:
         raise ArgumentError(argument, f"must be at least {least}, got {number}")
     return number
@@ -47,67 +47,67 @@ def dimension(value: object, rank: int, argument: str) -> int:
     """Return a dimension number in [0, rank)."""
     number = integer(value, argument)
     if not 0 <= number < rank:
-        raise ArgumentError(argument, f"dimension {number} is not in [0, {rank})")
+        raise ArgumentError(argument, f"must be in [0, {rank}), got {number}")
     return number
 
 
 def dimensions(values: object, rank: int, argument: str) -> tuple[int, ...]:
-    """Distinct dimension numbers in [0, rank)."""
+    """Return distinct dimension numbers in [0, rank)."""
     numbers = tuple(dimension(value, rank, argument) for value in integers(values, argument))
     if len(set(numbers)) != len(numbers):
-        raise ArgumentError(argument, f"dimension numbers repeat in {list(numbers)}")
+        raise ArgumentError(argument, f"dimension numbers must be distinct, got {list(numbers)}")
     return numbers
 
 
 def per_dimension(values: Sequence[int] | None, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
-    """One integer a dimension; all 1 when none is given."""
+    """Return one integer per dimension; all 1 if None."""
     return integers(values, argument, rank, least) if values is not None and len(values) else (1,) * rank
 
 
 def array(builder: XlaBuilder, operand: object, argument: str) -> Value:
-    """Return an operand that is an array."""
+    """Return the value of an operand that must be an array."""
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TensorType):
-        raise ArgumentError(argument, f"an array is needed, got {Shape.of(value.type).brief}")
+        raise ArgumentError(argument, f"must be an array, got {Shape.of(value.type).brief}")
     return value
 
 
 def arrays(builder: XlaBuilder, operands: object, argument: str, least: int = 1) -> list[Value]:
-    """Operands that are arrays; a single XlaOp stands for a sequence of one."""
+    """Return the values of operands that must be arrays; a single XlaOp is a sequence of one."""
     sequence = operands if isinstance(operands, (list, tuple)) else [operands]
     if len(sequence) < least:
-        raise ArgumentError(argument, f"at least {least} operand is needed")
+        raise ArgumentError(argument, f"must have at least {least} operand")
     return [
         array(builder, one, f"{argument}[{i}]" if len(sequence) > 1 else argument) for i, one in enumerate(sequence)
     ]
 
 
 def scalar(builder: XlaBuilder, operand: object, argument: str, like: Value | None = None) -> Value:
-    """Return an operand of rank 0, of the element type of `like`."""
+    """Return the value of an operand that must have rank 0 and the element type of `like`."""
     value = array(builder, operand, argument)
     if value.tensor.rank:
-        raise ArgumentError(argument, f"a scalar is needed, got {Shape.of(value.type).brief}")
+        raise ArgumentError(argument, f"must be a scalar, got {Shape.of(value.type).brief}")
     if like is not None:
         same_element_type(value, like, argument)
     return value
 
 
 def sizes(value: Value) -> tuple[int, ...]:
-    """Return the sizes of an array's dimensions, of a dynamic one its bound."""
+    """Return the sizes of an array's dimensions; for a dynamic one, its bound."""
     return Shape.of(value.type).sizes
 
 
 def token(builder: XlaBuilder, operand: object, argument: str) -> Value:
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TokenType):
-        raise ArgumentError(argument, f"a token is needed, got {Shape.of(value.type).brief}")
+        raise ArgumentError(argument, f"must be a token, got {Shape.of(value.type).brief}")
     return value
 
 
 def same_element_type(value: Value, like: Value, argument: str) -> None:
     if value.tensor.element_type is not like.tensor.element_type:
         raise ArgumentError(
-            argument, f"element types differ: {Shape.of(value.type).brief} beside {Shape.of(like.type).brief}"
+            argument, f"must have the element type of {Shape.of(like.type).brief}, got {Shape.of(value.type).brief}"
         )
 
 
@@ -119,7 +119,7 @@ def same_dimensions(values: Sequence[Value], argument: str) -> None:
 
 
 def kind(value: Value, argument: str, text: str, *kinds: str) -> Value:
-    """Return the element type's kind is one of `kinds`, which `text` says in words."""
+    """Return `value`, whose element type must be of one of the `kinds`; `text` describes them in the error."""
     if value.tensor.scalar_type.kind not in kinds:
         raise ArgumentError(argument, f"must be {text}, got {Shape.of(value.type).brief}")
     return value
@@ -132,19 +132,19 @@ def signature(
     parameters: Sequence[t.Type],
     results: Sequence[t.Type] | None = None,
 ) -> XlaComputation:
-    """Return a computation of these parameters and result (leaf by leaf), noted as used."""
+    """Return a computation with these parameters and this result (leaf by leaf), and record its use."""
     if not isinstance(computation, XlaComputation):
-        raise ArgumentError(argument, f"an XlaComputation is needed, got {type(computation).__name__}")
+        raise ArgumentError(argument, f"must be an XlaComputation, got {type(computation).__name__}")
     expected, actual = list(parameters), computation.parameter_types
     if expected != actual:
         raise ArgumentError(
-            argument, f"parameters must be ({_shapes(expected)}), {computation.name()} has ({_shapes(actual)})"
+            argument, f"{computation.name()} must have parameters ({_shapes(expected)}), got ({_shapes(actual)})"
         )
     if results is not None:
         leaves = [leaf for result in results for leaf in leaf_types(result)]
         if leaves != computation.result_leaves:
             result = Shape.of(computation.result.type)
-            raise ArgumentError(argument, f"must return {_shapes(results)}, {computation.name()} returns {result}")
+            raise ArgumentError(argument, f"{computation.name()} must return {_shapes(results)}, got {result}")
     builder.use(computation)
     return computation
 
@@ -156,14 +156,14 @@ def reducer(builder: XlaBuilder, computation: object, argument: str, values: Ite
 
 
 def groups(replica_groups: Groups | None, argument: str = "replica_groups") -> Array:
-    """Replica groups as a matrix of ids, a row a group, short rows filled with -1; empty: all in one group."""
+    """Return replica groups as a matrix of ids, one row per group, padded with -1; empty for one group of all."""
     rows = []
     for group in replica_groups or ():
         ids = group.replica_ids if isinstance(group, ReplicaGroup) else group
         rows.append(integers(ids, argument, least=0))
     flat = [identifier for row in rows for identifier in row]
     if len(set(flat)) != len(flat):
-        raise ArgumentError(argument, f"an id is in more than one place: {[list(row) for row in rows]}")
+        raise ArgumentError(argument, f"ids must be distinct, got {[list(row) for row in rows]}")
     width = max((len(row) for row in rows), default=0)
     filled = [[*row, *(-1,) * (width - len(row))] for row in rows]
     return np.array(filled, dtype=np.int64).reshape(len(rows), width)

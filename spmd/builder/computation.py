@@ -1,4 +1,4 @@
-"""A built computation, and how one is placed inside another program."""
+"""XlaComputation, the result of a builder, and its inlining into another program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERIAL = itertools.count()
 
 
 class _Writers:
-    """How a computation is written. Who knows that stands above, and says so when it is loaded."""
+    """The functions that convert a computation, registered by modules of higher layers when they are loaded."""
 
     to_module: Callable[[XlaComputation], Module]
     print_hlo: Callable[[Module, str], str]
@@ -27,13 +27,13 @@ _writers = _Writers()
 
 
 def writes_modules(writer: Callable[[XlaComputation], Module]) -> Callable[[XlaComputation], Module]:
-    """Decorator: `writer` makes the module of a computation."""
+    """Register `writer`, which converts a computation to a module."""
     _writers.to_module = writer
     return writer
 
 
 def writes_hlo(writer: Callable[[Module, str], str]) -> None:
-    """`writer` makes the HLO text of a module, under a name."""
+    """Register `writer`, which writes a module as HLO text under a name."""
     _writers.print_hlo = writer
 
 
@@ -45,10 +45,10 @@ SHARDING = "mhlo.sharding"
 
 @dataclass(eq=False, repr=False)
 class XlaComputation:
-    """A computation: parameters, ops and a result. `Build` of a builder makes one; it does not change any more.
+    """A computation: parameters, ops and a result. Made by a builder's `Build`, immutable from then on.
 
-    `called` holds the computations that its ops call by name, by that name; `parameter_shardings` GSPMD's text for
-    each parameter that has one, `result_shardings` for each result (none, or all).
+    `called` maps the names by which its ops call computations to these; `parameter_shardings` holds GSPMD's text for
+    each annotated parameter, `result_shardings` for each result (none, or all).
     """
 
     _name: str
@@ -58,7 +58,7 @@ class XlaComputation:
     called: dict[str, XlaComputation]
     parameter_shardings: tuple[str | None, ...] = ()
     result_shardings: tuple[str, ...] = ()
-    #: What clients made of it, by client.
+    #: Compiled forms, by client.
     loaded: dict[object, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,9 +74,9 @@ class XlaComputation:
     GetProgramShape = program_shape
 
     def to_stablehlo(self) -> Module:
-        """Return the computation as a module: its entry is @main, every computation it calls a private function.
+        """Return the computation as a module: the entry is @main, every called computation a private function.
 
-        The elements of a tuple that is the result are the function's results.
+        If the result is a tuple, its elements are the function's results.
         """
         return _writers.to_module(self)
 
@@ -90,7 +90,7 @@ class XlaComputation:
 
     @property
     def result_leaves(self) -> list[t.Type]:
-        """The result's type; the types of all leaves for a tuple."""
+        """Return the types of the result's leaves."""
         return leaf_types(self.result.type)
 
     def __repr__(self) -> str:
@@ -98,7 +98,7 @@ class XlaComputation:
 
 
 def leaf_types(type: t.Type) -> list[t.Type]:
-    """Types of the arrays and tokens in a value of `type`, in order."""
+    """Return the types of the arrays and tokens in a value of `type`, in order."""
     if isinstance(type, t.TupleType):
         return [leaf for part in type.types for leaf in leaf_types(part)]
     return [type]
@@ -113,14 +113,14 @@ def make(
     regions: Iterable[Region] = (),
     location: Location = UNKNOWN,
 ) -> Op:
-    """Add an op whose result types are known to `block`."""
+    """Append an op with known result types to `block`."""
     op = make_op(name, operands, types, attributes, regions, location=location)
     block.ops.append(op)
     return op
 
 
 def element_of(block: Block, value: Value, index: int, location: Location = UNKNOWN) -> Value:
-    """Element `index` of a tuple; what the tuple was made of where that is known."""
+    """Return element `index` of a tuple, forwarded from the op that makes the tuple if that is known."""
     origin = value.defining_op
     if origin is not None and origin.name == "stablehlo.tuple":
         return origin.operands[index]
@@ -138,7 +138,7 @@ def unpack(block: Block, value: Value, location: Location = UNKNOWN) -> list[Val
 
 
 def pack(block: Block, type: t.Type, leaves: Sequence[Value], location: Location = UNKNOWN) -> Value:
-    """Return the value of `type` that has these leaves: the inverse of `unpack`."""
+    """Return the value of `type` with these leaves: the inverse of `unpack`."""
     if not isinstance(type, t.TupleType):
         (value,) = leaves
         return value
@@ -151,7 +151,7 @@ def pack(block: Block, type: t.Type, leaves: Sequence[Value], location: Location
 
 
 def inline(block: Block, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
-    """Copy the ops of `computation` into `block`, its parameters being `arguments`; returns its result."""
+    """Copy the ops of `computation` into `block`, with `arguments` for its parameters, and return its result."""
     values = dict(zip(computation.block.arguments, arguments, strict=True))
     for op in computation.block.ops:
         if op.name == "stablehlo.get_tuple_element":
@@ -164,8 +164,8 @@ def inline(block: Block, computation: XlaComputation, arguments: Sequence[Value]
 def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], captured: Sequence[Value] = ()) -> Region:
     """Return a region that runs `computation` and returns its leaves.
 
-    The block's arguments, of `argument_types`, are the leaves of the computation's first parameters; `captured` values
-    are its last ones.
+    The block's arguments, of `argument_types`, are the leaves of the computation's first parameters; `captured` are
+    its last ones.
     """
     block = Block(argument_types)
     arguments, start = [], 0
@@ -180,7 +180,7 @@ def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], cap
 
 
 def drop_unused_tuples(block: Block) -> None:
-    """Remove tuples that are only made, and elements that are only taken, in `block` and the blocks inside it."""
+    """Remove unused tuple ops and element extractions in `block` and its nested blocks."""
     uses = Counter(operand for op in block.ops for inner in op.walk() for operand in inner.operands)
     kept: list[Op] = []
     for op in reversed(block.ops):

@@ -1,4 +1,4 @@
-"""Which values are known while a program is built."""
+"""Finds values that are compile-time constants of a computation."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from spmd.builder.shape import ProgramShape, Shape
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op, Value
 
-#: Ops whose results come from outside of the program, beside the collectives.
+#: Ops, besides the collectives, whose results come from outside the program.
 _OUTSIDE = frozenset(
     f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "replica_id", "partition_id", "custom_call")
 )
 
 
 def _needed(value: Value) -> dict[Value, None]:
-    """Return `value` and all that it depends on, through captured values too."""
+    """Return `value` and its transitive operands, captured values included."""
     needed: dict[Value, None] = {}
     waiting = [value]
     while waiting:
@@ -32,7 +32,8 @@ def _needed(value: Value) -> dict[Value, None]:
 
 
 def is_constant(value: Value) -> bool:
-    """Return whether `value` depends on no parameter, stream or process; random numbers count as constants.
+    """Return whether `value` depends on no parameter, transfer, collective, custom call or device id; random numbers
+    count as constants.
 
     Source: ComputeConstant of the TensorFlow compiler framework document.
     """
@@ -40,7 +41,7 @@ def is_constant(value: Value) -> bool:
 
 
 def blocker(value: Value) -> str | None:
-    """What keeps `value` from being a constant, in words."""
+    """Return the reason why `value` is not a constant, or None."""
     for needed in _needed(value):
         origin = needed.defining_op
         if origin is None:
@@ -52,7 +53,7 @@ def blocker(value: Value) -> str | None:
 
 
 def subgraph(name: str, block: Block, value: Value, called: dict[str, XlaComputation]) -> XlaComputation:
-    """Return the computation without parameters that gives `value`."""
+    """Return the computation without parameters that computes `value`."""
     needed = _needed(value)
     ops: list[Op] = [op for op in block.ops if any(result in needed for result in op.results)]
     return XlaComputation(name, Block((), ops), value, ProgramShape((), Shape.of(value.type)), dict(called))

@@ -1,4 +1,4 @@
-"""The errors of building a program."""
+"""Errors of the builder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from spmd.errors import VerificationError
 
 
 class BuilderError(VerificationError):
-    """A call of the builder breaks a precondition; names the operation, the argument and the Python line."""
+    """A call of the builder violates a precondition; names the operation, the argument and the Python line."""
 
 
 class ArgumentError(Exception):
-    """An argument of the operation being built is wrong; the builder adds operation and place."""
+    """An argument of the current operation is invalid; the builder adds the operation and the location."""
 
     def __init__(self, argument: str, message: str) -> None:
         super().__init__(f"argument {argument}: {message}")

@@ -1,4 +1,4 @@
-"""How an array lies in linear memory: dimension order and padding.
+"""Memory layouts of arrays: dimension order and padding.
 
 Source: "Shapes and Layout" of the TensorFlow compiler framework document (minor_to_major, padded_dimensions,
 padding_value).
@@ -18,7 +18,7 @@ from spmd.support.arrays import Array, DType, extreme
 
 
 class PaddingValue(enum.Enum):
-    """What stands in the padding of a layout."""
+    """The value of a layout's padding elements."""
 
     ZERO_PAD = 1
     ONE_PAD = 2
@@ -28,12 +28,12 @@ class PaddingValue(enum.Enum):
 
 @dataclass(frozen=True)
 class Layout:
-    """`minor_to_major` lists the dimensions from the one that changes fastest in memory to the slowest.
+    """A layout: `minor_to_major` lists the dimensions from the fastest varying in memory to the slowest.
 
-    `padded_dimensions`, when not empty, gives the width in memory of every dimension, in increasing dimension
-    number; `padding_value` a PaddingValue or the number that fills the padding.
+    `padded_dimensions`, if not empty, gives the padded size of every dimension, in increasing dimension
+    number; `padding_value` is a PaddingValue or the number in the padding elements.
 
-    Raises ValueError when minor_to_major is no permutation, or padded_dimensions has another rank.
+    Raises ValueError if minor_to_major is not a permutation, or padded_dimensions has another rank.
     """
 
     minor_to_major: tuple[int, ...]
@@ -75,11 +75,11 @@ class Layout:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is the row-major layout without padding."""
+        """Return whether this is the row-major layout without padding."""
         return self.major_to_minor == tuple(range(self.rank)) and not self.padded_dimensions
 
     def memory_shape(self, dimensions: Sequence[int]) -> tuple[int, ...]:
-        """Sizes in memory, from the most major dimension to the most minor one."""
+        """Return the sizes in memory, from the most major dimension to the most minor one."""
         widths = self.padded_dimensions or tuple(dimensions)
         return tuple(widths[d] for d in self.major_to_minor)
 
@@ -92,7 +92,7 @@ class Layout:
                 raise ValueError(f"layout: dimension {number} of size {size} is padded to the smaller width {width}")
 
     def to_memory(self, array: Array) -> Array:
-        """Return the elements of `array` in the order and with the padding of linear memory: a 1-dimensional array."""
+        """Return `array` as linear memory: a 1-dimensional array in the layout's order, padding included."""
         self.check(array.shape)
         ordered = array.transpose(self.major_to_minor)
         if not self.padded_dimensions:
@@ -102,7 +102,7 @@ class Layout:
         return memory.reshape(-1)
 
     def from_memory(self, memory: Array, dimensions: Sequence[int]) -> Array:
-        """Return the array of `dimensions` whose linear memory is `memory`; ValueError when the length does not fit."""
+        """Return the array of `dimensions` whose linear memory is `memory`; raise ValueError if its length differs."""
         self.check(dimensions)
         shape = self.memory_shape(dimensions)
         flat = np.asarray(memory).reshape(-1)
@@ -126,7 +126,7 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Read `{1,0}`; what follows a colon (tiling, memory space) says nothing of the values and is dropped."""
+        """Read `{1,0}`; the part after a colon (tiling, memory space) does not affect values and is dropped."""
         match = re.fullmatch(r"\{\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)(?::[^{}]*)?\}", text.strip())
         if match is None:
             raise ValueError(f"{text!r} is no layout such as {{1,0}}")

@@ -1,7 +1,7 @@
-"""Literals: values on the border of a computation, with the layout they have in memory, and as text.
+"""Literals: concrete inputs and outputs of a computation, with their memory layout and HLO text.
 
 Source: "Moving data into and out of XLA" and "Layout" of the TensorFlow compiler framework document; the text is
-that of constants in HLO.
+HLO's for constants.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from spmd.support.arrays import Array, DType, Nested, extreme
 class Literal:
     """An array or a tuple of literals.
 
-    `value` is anything NumPy takes, or a tuple of values; plain Python numbers become S32, F32, PRED or C64 (S64
-    where 32 bits do not hold them). `shape` fixes element type, dimensions and layout; `layout` the layout alone.
+    `value` is anything NumPy accepts, or a tuple of values; plain Python numbers become S32, F32, PRED or C64 (S64
+    if 32 bits are too few). `shape` fixes element type, dimensions and layout; `layout` the layout alone.
     """
 
     def __init__(self, value: object, shape: Shape | None = None, layout: Layout | Sequence[int] | None = None) -> None:
@@ -66,13 +66,13 @@ class Literal:
         return self._elements
 
     def memory(self) -> Array:
-        """Linear memory: the elements in the order of the layout, padding included, as a 1-dimensional array."""
+        """Return linear memory: the elements in layout order, padding included, as a 1-dimensional array."""
         array = self.array()
         assert self._shape.order is not None
         return self._shape.order.to_memory(array)
 
     def array(self) -> Array:
-        """Return the array; ValueError for a tuple."""
+        """Return the array; raise ValueError for a tuple."""
         if self._array is None:
             raise ValueError(f"a literal of shape {self._shape} is no array")
         return self._array
@@ -81,7 +81,7 @@ class Literal:
         return np.array(self.array(), dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:
-        """Same shape and same values; NaN equals NaN."""
+        """Compare shapes and values; NaN equals NaN."""
         if not isinstance(other, Literal) or not self._shape.compatible(other._shape):
             return False
         if self._array is None:
@@ -109,12 +109,12 @@ class Literal:
         return cls(parse_values(match["values"], shape), shape)
 
 
-#: A brace that only numbers and something else follow is a layout.
+#: A brace followed by only numbers and then something else is a layout.
 _TEXT = re.compile(r"(?P<type>\w+\[[^\]]*\])\s*(?P<layout>\{[\d,\s]*\}(?=\s*\S))?\s*(?P<values>.*)", re.S)
 
 
 def as_array(value: object, type: ElementLike | None = None) -> Array:
-    """Return `value` as a fresh C-ordered array; see Literal for the element types of Python numbers."""
+    """Return `value` as a new C-ordered array; see Literal for the element types of Python numbers."""
     if type is not None:
         return np.array(value, dtype=PrimitiveType.of(type).dtype, order="C")
     array = np.array(value, order="C")
@@ -129,14 +129,14 @@ def as_array(value: object, type: ElementLike | None = None) -> Array:
 
 
 def _holds_numpy(value: object) -> bool:
-    """Return whether a nest of lists has NumPy scalars at its ends: they know their type."""
+    """Return whether the leaves of nested lists include NumPy scalars, whose type is known."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return isinstance(value, (np.generic, np.ndarray))
 
 
 def literal_text(array: Array) -> str:
-    """Return the values as HLO writes them: `{ { 1, 2 }, { 3, 4 } }`, a vector `{1, 2}`, a scalar `1`."""
+    """Return the values in HLO's syntax: `{ { 1, 2 }, { 3, 4 } }`, a vector `{1, 2}`, a scalar `1`."""
     items = _items(array)
     if array.ndim == 0:
         return str(items[0])
@@ -166,7 +166,7 @@ _WORDS = {"true": "1", "false": "0"}
 
 
 def parse_values(text: str, shape: Shape) -> Array:
-    """Return the array of `shape` that HLO's `text` gives; ValueError when the number of values or a value is wrong."""
+    """Return the array of `shape` spelled by HLO's `text`; raise ValueError if the count or a value is wrong."""
     if "..." in text:
         raise ValueError(
             f"the values of a constant of shape {shape} are left out ({{...}}): print large constants, by XLA's "
@@ -196,7 +196,7 @@ _MOST = 1 << 28
 
 
 def _first(value: Array, shape: Shape) -> Array:
-    """Return the array whose first element is `value` and whose others are zero, as XLA reads a number for an array."""
+    """Return the array with first element `value` and zeros elsewhere: XLA's reading of a number for an array."""
     if not value.any():
         return np.broadcast_to(value.reshape(()), shape.sizes)
     if shape.size() > _MOST:
@@ -207,7 +207,7 @@ def _first(value: Array, shape: Shape) -> Array:
 
 
 def _braces(text: str) -> str:
-    """Return the braces and commas of a constant's text, with a letter for each value."""
+    """Return the braces and commas of a constant's text, with a letter in place of each value."""
     text = re.sub(r"\([^()]*\)|\s", lambda match: "v" if match[0][0] == "(" else "", text)
     return re.sub(r"[^{},]+", "v", text)
 
@@ -232,7 +232,7 @@ def _numbers(words: list[str], dtype: DType) -> Array:
 
 
 class LiteralUtil:
-    """The names under which XLA's C++ makes literals."""
+    """The literal constructors of XLA's C++ interface."""
 
     @staticmethod
     def CreateR0(value: object, type: ElementLike | None = None) -> Literal:
@@ -248,12 +248,12 @@ class LiteralUtil:
 
     @staticmethod
     def MinValue(type: ElementLike) -> Literal:
-        """Return the least value: -inf where the type has it. The identity of a maximum."""
+        """Return the least value: -inf if the type has it. The identity of a maximum."""
         return Literal(extreme(PrimitiveType.of(type).dtype, largest=False))
 
     @staticmethod
     def MaxValue(type: ElementLike) -> Literal:
-        """Return the largest value: inf where the type has it. The identity of a minimum."""
+        """Return the largest value: inf if the type has it. The identity of a minimum."""
         return Literal(extreme(PrimitiveType.of(type).dtype, largest=True))
 
     @staticmethod
@@ -268,5 +268,5 @@ class LiteralUtil:
 def _of_rank(value: object, rank: int, type: ElementLike | None) -> Literal:
     array = as_array(value, type)
     if array.ndim != rank:
-        raise ValueError(f"a value of rank {array.ndim} where rank {rank} is needed")
+        raise ValueError(f"the value must have rank {rank}, got {array.ndim}")
     return Literal(array)

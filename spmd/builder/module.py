@@ -1,4 +1,4 @@
-"""From a computation to a module of functions."""
+"""Converts a computation to a module of functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spmd.ir.attributes import DictAttr, StringAttr
 
 @writes_modules
 def to_module(computation: XlaComputation) -> Module:
-    """@main is `computation`; the computations that it calls are private functions, those called first come first."""
+    """Return a module with `computation` as @main and the computations it calls as private functions, callees first."""
     symbols = {"": "main"}
     functions = []
     for callee in _callees(computation):
@@ -43,7 +43,7 @@ def to_module(computation: XlaComputation) -> Module:
 
 
 def _callees(computation: XlaComputation) -> list[XlaComputation]:
-    """Return all computations called by name from here, each once, after those that it calls itself."""
+    """Return all computations called by name from here, each once, callees first."""
     computations: dict[str, XlaComputation] = {}
 
     def visit(caller: XlaComputation) -> None:

@@ -1,11 +1,11 @@
-"""How an operation of the builder is declared.
+"""Declares operations of the builder.
 
     @operation
     def Neg(builder: XlaBuilder, operand: XlaOp) -> XlaOp: ...
 
-The function takes the builder first; who calls it need not, since operands know theirs. A leading builder is
-accepted all the same (`ops.Neg(builder, x)`), as is the method form (`builder.Neg(x)`). What the function raises is
-told with the operation's name and the Python line that called it.
+The function takes the builder first; callers may omit it, since operands hold theirs. A leading builder is accepted
+(`ops.Neg(builder, x)`), as is the method form (`builder.Neg(x)`). Errors raised by the function are reported with the
+operation's name and the Python line of the call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ B = TypeVar("B", bound=Builder)
 
 
 def operation(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
-    """Make `function` an operation of the builder and files it under its name."""
+    """Make `function` an operation of the builder and register it under its name."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -45,7 +45,7 @@ def operation(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
 
 
 def operation_of(source: str) -> Callable[[Callable[Concatenate[B, P], R]], Callable[P, R]]:
-    """Decorator for operations that one section describes together: their docstrings name it."""
+    """Declare an operation from a section that describes several; its docstring names the section."""
 
     def add(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
         function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSource: {source}."
@@ -55,7 +55,7 @@ def operation_of(source: str) -> Callable[[Callable[Concatenate[B, P], R]], Call
 
 
 def operation_named(name: str, doc: str, source: str) -> Callable[[Callable[Concatenate[B, P], R]], Callable[P, R]]:
-    """Decorator for operations that are made alike: the function becomes the operation `name`, of this docstring."""
+    """Declare the operation `name`, with docstring `doc`, for functions generated from a table."""
 
     def add(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
         function.__name__ = function.__qualname__ = name
@@ -66,7 +66,7 @@ def operation_named(name: str, doc: str, source: str) -> Callable[[Callable[Conc
 
 
 def synonym(name: str, of: Callable[P, R], doc: str, source: str) -> Callable[P, R]:
-    """Return the operation `of` under another documented name, of this docstring."""
+    """Return the operation `of` under another documented name, with docstring `doc`."""
     meant: Callable[..., R] = inspect.unwrap(of)
 
     @functools.wraps(meant)

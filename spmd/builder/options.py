@@ -1,7 +1,7 @@
-"""What operations take beside arrays: padding, dimension numbers, groups, channels.
+"""Option types of operations: padding, dimension numbers, replica groups, channels.
 
-Names and fields are those of xla_data.proto, as the XlaBuilder operation semantics use them. The structures that
-StableHLO has too are its own, seen through XLA's field names.
+Names and fields are those of xla_data.proto, as used in the XlaBuilder operation semantics. Structures that
+StableHLO has too wrap its attributes under XLA's field names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spmd.dialects import structs
 
 
 class Padding(enum.Enum):
-    """SAME pads so that, at stride 1, the output has the input's shape; VALID pads nothing."""
+    """SAME pads so that, at stride 1, the output has the input's shape; VALID does not pad."""
 
     SAME = "SAME"
     VALID = "VALID"
@@ -45,7 +45,7 @@ class RandomAlgorithm(enum.Enum):
 
 
 class Transpose(enum.Enum):
-    """What TriangularSolve does to `a` first."""
+    """The transformation that TriangularSolve applies to `a` first."""
 
     NO_TRANSPOSE = "NO_TRANSPOSE"
     TRANSPOSE = "TRANSPOSE"
@@ -56,7 +56,7 @@ TriangularSolveOptions_Transpose = Transpose
 
 
 class ChannelType(enum.IntEnum):
-    """Who talks to whom over a channel."""
+    """The kinds of endpoints of a channel: devices or the host."""
 
     CHANNEL_TYPE_INVALID = 0
     DEVICE_TO_DEVICE = 1
@@ -66,7 +66,7 @@ class ChannelType(enum.IntEnum):
 
 @dataclass
 class PaddingConfigDimension:
-    """Padding of one dimension: at both ends (negative: elements are taken away) and between elements."""
+    """Padding of one dimension: at both ends (negative: crops) and between elements."""
 
     edge_padding_low: int = 0
     edge_padding_high: int = 0
@@ -75,7 +75,7 @@ class PaddingConfigDimension:
 
 @dataclass
 class PaddingConfig:
-    """One PaddingConfigDimension a dimension; also made from (low, high, interior) triples."""
+    """One PaddingConfigDimension per dimension; can be made from (low, high, interior) triples."""
 
     dimensions: list[PaddingConfigDimension] = field(default_factory=list)
 
@@ -119,14 +119,14 @@ class DotDimensionNumbers:
 
 
 def _fields(numbers: ConvolutionDimensionNumbers | GatherDimensionNumbers | ScatterDimensionNumbers) -> dict[str, Any]:
-    """By name, what StableHLO's attribute of the same fields is made of."""
+    """Return the fields of StableHLO's corresponding attribute, by name."""
     values = {entry.name: getattr(numbers, entry.name) for entry in fields(numbers)}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 @dataclass
 class ConvolutionDimensionNumbers:
-    """Which dimension of input, kernel and output is what; the default is batch, feature, then space.
+    """The roles of the dimensions of input, kernel and output; the default is batch, feature, then spatial.
 
     For two spatial dimensions: input and output {batch, feature, y, x}, kernel {output feature, input feature, y, x}.
     """
@@ -186,14 +186,14 @@ class ReplicaGroup:
 
 @dataclass
 class ChannelHandle:
-    """A send/recv pair's name."""
+    """The identifier of a send/recv pair."""
 
     handle: int = 0
     type: ChannelType = ChannelType.DEVICE_TO_DEVICE
 
 
 class Precision(enum.Enum):
-    """How exactly a contraction is to be computed."""
+    """The numerical precision of a contraction."""
 
     DEFAULT = "DEFAULT"
     HIGH = "HIGH"
@@ -216,9 +216,9 @@ class PrecisionConfig:
 def make_padding(
     sizes: Sequence[int], window: Sequence[int], strides: Sequence[int], padding: Padding | str
 ) -> list[tuple[int, int]]:
-    """Return (low, high) of every dimension for SAME or VALID padding; `window` has its dilation in it already.
+    """Return (low, high) of every dimension for SAME or VALID padding; `window` includes its dilation.
 
-    SAME gives ceil(size / stride) positions; the odd element of padding goes to the high end.
+    SAME gives ceil(size / stride) positions; an odd element of padding goes to the high end.
     """
     if Padding(padding) is Padding.VALID:
         return [(0, 0)] * len(sizes)
@@ -243,7 +243,7 @@ def make_padding_config(padding_config: PaddingConfig | Iterable[Sequence[int]])
 
 
 def make_replica_groups(replica_groups: Iterable[Iterable[int]] | None) -> list[ReplicaGroup]:
-    """ReplicaGroups from sequences of ids; none at all for one group of all replicas."""
+    """Return ReplicaGroups from sequences of ids; none for one group of all replicas."""
     return [ReplicaGroup(list(group)) for group in replica_groups or ()]
 
 
@@ -252,7 +252,7 @@ DimensionPairs = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int],
 
 
 def make_dot_dimension_numbers(dimension_numbers: DotDimensionNumbers | DimensionPairs) -> DotDimensionNumbers:
-    """DotDimensionNumbers from ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
+    """Return DotDimensionNumbers from ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
     if isinstance(dimension_numbers, DotDimensionNumbers):
         return dimension_numbers
     (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = dimension_numbers
@@ -262,7 +262,7 @@ def make_dot_dimension_numbers(dimension_numbers: DotDimensionNumbers | Dimensio
 def make_convolution_dimension_numbers(
     dimension_numbers: ConvolutionDimensionNumbers | tuple[str, str, str] | None, num_spatial_dimensions: int
 ) -> ConvolutionDimensionNumbers:
-    """ConvolutionDimensionNumbers from labels such as ("NHWC", "HWIO", "NHWC"); NCHW, OIHW where none are given.
+    """Return ConvolutionDimensionNumbers from labels such as ("NHWC", "HWIO", "NHWC"); the default is NCHW, OIHW.
 
     N is the batch, C the features, I and O the kernel's input and output features; all other letters are spatial
     dimensions, in the order in which the input's labels have them.

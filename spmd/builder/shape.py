@@ -1,7 +1,7 @@
-"""Shapes: what a builder's value is, `f32[2,3]{1,0}` as text.
+"""Shapes of the builder's values: element type, dimensions and layout, `f32[2,3]{1,0}` as text.
 
-Source: "Shapes and Layout" of the TensorFlow compiler framework document, and the shapes that the XlaBuilder
-operation semantics write.
+Source: "Shapes and Layout" of the TensorFlow compiler framework document, and the notation of the XlaBuilder
+operation semantics.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PrimitiveType(enum.Enum):
 
     @property
     def element_type(self) -> t.ElementType:
-        """The element type of a tensor; ValueError for tuple, token and opaque."""
+        """Return the element type of a tensor; raise ValueError for tuple, token and opaque."""
         type = _ELEMENT_TYPES.get(self)
         if type is None:
             raise ValueError(f"{self.value} is no type of array elements")
@@ -64,7 +64,7 @@ class PrimitiveType(enum.Enum):
 
     @property
     def is_float(self) -> bool:
-        """Whether elements are real floating-point numbers."""
+        """Return whether elements are real floating-point numbers."""
         type = _ELEMENT_TYPES.get(self)
         return type is not None and type.is_float
 
@@ -114,8 +114,8 @@ ElementLike = PrimitiveType | t.ElementType | DType | type | str
 class Shape:
     """The shape of an array, a tuple or a token.
 
-    `sizes` are the dimensions' sizes, or bounds where `dynamic` marks the dimension; `order` is the layout of an array,
-    row-major unless given. `compatible` compares all but layouts, which change no value.
+    `sizes` are the dimensions' sizes, or bounds if `dynamic` marks the dimension; `order` is the layout of an array,
+    row-major unless given. `compatible` ignores layouts, which do not affect values.
     """
 
     primitive_type: PrimitiveType
@@ -180,19 +180,19 @@ class Shape:
 
     @classmethod
     def of(cls, type: t.Type) -> Shape:
-        """Return the shape of a value of `type`; ValueError when XLA has none."""
+        """Return the shape of a value of `type`; raise ValueError if XLA has none."""
         return _shape_of(type)
 
     @property
     def ir_type(self) -> t.Type:
-        """The type of a value of this shape."""
+        """Return the type of a value of this shape."""
         if self.is_tuple():
             return t.TupleType(tuple(shape.ir_type for shape in self.parts))
         return t.TOKEN if self.is_token() else self.tensor
 
     @property
     def tensor(self) -> t.TensorType:
-        """The tensor type of an array; ValueError otherwise."""
+        """Return the tensor type of an array; raise ValueError otherwise."""
         element = self.primitive_type.element_type
         if not any(self.dynamic):
             return t.TensorType(self.sizes, element)
@@ -248,7 +248,7 @@ class Shape:
         return not self.is_static()
 
     def at_bounds(self) -> Shape:
-        """Return the shape with every dynamic dimension as large as its bound."""
+        """Return the static shape with every dynamic dimension at its bound."""
         parts = [part.at_bounds() for part in self.parts]
         return Shape(self.primitive_type, self.sizes, (), parts, self.order)
 
@@ -275,11 +275,11 @@ class Shape:
         return Shape(self.primitive_type, self.sizes, self.dynamic, self.parts, layout)
 
     def with_major_to_minor_layout_if_absent(self) -> Shape:
-        """Return the shape itself: every array has a layout from the start."""
+        """Return the shape itself: every array has a layout already."""
         return self
 
     def compatible(self, other: Shape) -> bool:
-        """Return whether both hold the same values, in whatever layout."""
+        """Return whether both shapes are equal apart from layouts."""
         return (
             self.primitive_type is other.primitive_type
             and self.sizes == other.sizes
@@ -293,7 +293,7 @@ class Shape:
 
     @property
     def brief(self) -> str:
-        """The text without layouts: `f32[2,3]`."""
+        """Return the text without layouts: `f32[2,3]`."""
         return self._text(layouts=False)
 
     def _text(self, *, layouts: bool) -> str:
@@ -330,7 +330,7 @@ def _shape_of(type: t.Type) -> Shape:
     raise ValueError(f"XLA has no shape for a value of type {type}")
 
 
-#: How deep tuples nest.
+#: Maximum nesting of tuples.
 _DEEPEST = 64
 _LARGEST = 2**63 - 1
 _SIZE = re.compile(r"\d{1,19}", re.ASCII)
@@ -339,7 +339,7 @@ _COMMENT = re.compile(r"(?:\s|/\*.*?\*/)*")
 
 
 def parse_shape(text: str, start: int, depth: int = 1) -> tuple[Shape, int]:
-    """Return the shape at `start` of `text` and where it ends; ValueError when there is none."""
+    """Return the shape at `start` of `text` and its end; raise ValueError if there is none."""
     if depth > _DEEPEST:
         raise ValueError(f"tuple shapes nest deeper than {_DEEPEST} levels")
     start = _skip(text, start)
@@ -391,7 +391,7 @@ class ProgramShape:
 
 
 class ShapeUtil:
-    """The names under which XLA's C++ makes shapes."""
+    """The shape constructors of XLA's C++ interface."""
 
     @staticmethod
     def MakeShape(type: ElementLike, dimensions: Sequence[int] = ()) -> Shape:

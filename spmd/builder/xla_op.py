@@ -1,4 +1,4 @@
-"""XlaOp: a value of the computation being built, with Python's operators; and the table of all operations."""
+"""XlaOp, a value of the computation being built, with Python's operators; and the table of all operations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from spmd.builder.shape import Shape
 from spmd.ir import Value
 
 R = TypeVar("R")
-#: Operations by name, as their callers see them; `operation` (operation.py) files them.
+#: Operations by their public names, registered by `operation` (operation.py).
 OPERATIONS: dict[str, Callable[..., XlaOp]] = {}
 
 
 class Builder(ABC):
-    """What a value knows of the builder that it belongs to."""
+    """The part of a builder's interface that its values use."""
 
     @abstractmethod
     def name(self) -> str:
@@ -31,16 +31,16 @@ class Builder(ABC):
 
 
 class XlaOp:
-    """A handle to a value. The operators are the operations of the same meaning:
+    """A handle to a value. Operators are shorthands for operations:
 
     + - * / % ** are Add, Sub, Mul, Div, Rem, Pow; @ is Dot; & | ^ ~ are And, Or, Xor, Not; << is ShiftLeft, >>
     ShiftRightArithmetic for signed and ShiftRightLogical for unsigned integers; == != < <= > >= compare element by
     element. One side may be a Python number or an array, which becomes a constant of the other side's type.
-    `x[2]` takes an element of a tuple; `x[1:3, ::2, 0]` a static slice of an array.
+    `x[2]` gets an element of a tuple; `x[1:3, ::2, 0]` a static slice of an array.
     """
 
     __slots__ = ("builder", "value")
-    __array_ufunc__ = None  # `array + op` is left to XlaOp
+    __array_ufunc__ = None  # makes NumPy defer `array + op` to XlaOp
 
     def __init__(self, builder: Builder, value: Value | None) -> None:
         self.builder = builder
@@ -48,7 +48,7 @@ class XlaOp:
 
     @property
     def is_valid(self) -> bool:
-        """False for what a failed operation returned where errors are kept until Build."""
+        """Return False for the result of a failed operation while errors are recorded until Build."""
         return self.value is not None
 
     @property

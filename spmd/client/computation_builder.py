@@ -58,7 +58,7 @@ class ComputationBuilder(XlaBuilder):
         except BuilderError as error:
             if self._parent is None:
                 raise
-            self._parent.note(error.diagnostics)
+            self._parent.record(error.diagnostics)
             return None
 
     # --- shapes ------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_a_vector_beside_a_square_matrix_goes_either_way() -> None:
 
 
 def test_the_matched_dimension_has_the_same_size() -> None:
-    refused([2, 3], [3], [0], "dimension 0 of rhs has size 3, dimension 0 that it matches has size 2")
+    refused([2, 3], [3], [0], "got 3 and 2 for dimension 0 of rhs and dimension 0")
 
 
 def test_a_matrix_matches_two_dimensions_of_a_cuboid() -> None:
@@ -99,7 +99,7 @@ def test_degenerate_dimensions(lhs: tuple[int, ...], rhs: tuple[int, ...], resul
 
 
 def test_sizes_that_differ_and_are_not_1_are_incompatible() -> None:
-    refused([7, 2, 5], [7, 2, 6], [], "incompatible in dimension 2: sizes 5 and 6 differ")
+    refused([7, 2, 5], [7, 2, 6], [], "sizes of dimension 2 must be equal, or one of them 1, got 5 and 6")
 
 
 def test_composition_of_a_vector_and_a_degenerate_matrix() -> None:
@@ -115,11 +115,11 @@ def test_composition_of_a_matrix_and_a_degenerate_cuboid() -> None:
 
 
 def test_nothing_is_guessed() -> None:
-    refused([2, 3], [2, 3], [1], "operands of one rank")
-    refused([2, 3], [3], [2], "no dimension of an operand of rank 2")
-    refused([2, 3], [3], [-1], "no dimension of an operand of rank 2")
-    refused([2, 3], [3], [0, 1], "2 entries for rhs of rank 1")
-    refused([2, 3], [], [0], "1 entries for rhs of rank 0")
+    refused([2, 3], [2, 3], [1], "operands of equal rank")
+    refused([2, 3], [3], [2], "must be in \\[0, 2\\)")
+    refused([2, 3], [3], [-1], "must be in \\[0, 2\\)")
+    refused([2, 3], [3], [0, 1], "of rank 1, got 2")
+    refused([2, 3], [], [0], "of rank 0, got 1")
     refused([4, 2, 3], [2, 3], [], "different ranks")
 
 

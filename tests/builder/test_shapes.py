@@ -147,7 +147,7 @@ def test_what_python_numbers_become() -> None:
     assert LiteralUtil.CreateR0(2, "f64") == Literal(np.float64(2))
     assert LiteralUtil.CreateR1([1.0]) == Literal([1.0])
     assert LiteralUtil.CreateR2([[True]]) == Literal([[True]])
-    with pytest.raises(ValueError, match="rank 1 where rank 0 is needed"):
+    with pytest.raises(ValueError, match="must have rank 0, got 1"):
         LiteralUtil.CreateR0([1])
     with pytest.raises(ValueError, match="no array of numbers"):
         Literal("text")

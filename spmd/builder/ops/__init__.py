@@ -1,6 +1,6 @@
-"""Every operation of the builder, under its documented name.
+"""All operations of the builder, under their documented names.
 
-Operations take the builder from their operands; one may be given first (`ops.Add(builder, x, y)`), and must be where
+Operations take the builder from their operands; it may be passed first (`ops.Add(builder, x, y)`), and must be if
 there is no operand (`ops.ReplicaId(builder)`).
 """
 

@@ -1,10 +1,11 @@
-"""Operations that replicas do together.
+"""Collective operations.
 
 Source: XlaBuilder operation semantics, "AllGather", "AllReduce", "AllToAll", "CollectivePermute", "CrossReplicaSum",
 "ReduceScatter", "ReplicaId".
 
-`replica_groups` is a sequence of ReplicaGroup or of id sequences; empty, all replicas are one group. The order of a
-group is the order of its results. Collectives of one `channel_id` take part together, across modules and partitions.
+`replica_groups` is a sequence of ReplicaGroup or of id sequences; if empty, all replicas are one group. The order of
+ids in a group is the order of its blocks. Collectives with equal `channel_id` communicate across modules and
+partitions.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ def _common(
     attributes: dict[str, AttributeValue] = {"replica_groups": checks.groups(replica_groups), **channel(channel_id)}
     if use_global_device_ids:
         if not attributes.get("channel_handle"):
-            raise ArgumentError("use_global_device_ids", "needs a channel_id")
+            raise ArgumentError("use_global_device_ids", "must have a channel_id")
         if not attributes["replica_groups"].size:
-            raise ArgumentError("replica_groups", "are needed with use_global_device_ids")
+            raise ArgumentError("replica_groups", "must be given with use_global_device_ids")
         attributes["use_global_device_ids"] = True
     return attributes
 
 
 def channel(channel_id: Channel) -> dict[str, AttributeValue]:
-    """Return the attribute for a channel, if there is one."""
+    """Return the attribute of a channel, if one is given."""
     if channel_id is None:
         return {}
     handle = (
@@ -56,9 +57,9 @@ def channel(channel_id: Channel) -> dict[str, AttributeValue]:
 
 
 def _sized(attributes: dict[str, AttributeValue], count: object, argument: str, *, joined: bool = False) -> int:
-    """Return the number of shards, which is the size of every group that is given.
+    """Return the number of shards, which must be the size of every given group.
 
-    Where groups of replicas are `joined` over all partitions, of which a builder does not have the number, it is a
+    If groups of replicas are `joined` over all partitions, whose number the builder does not know, it must be a
     multiple of that size.
     """
     shards = checks.integer(count, argument, 1)
@@ -67,12 +68,12 @@ def _sized(attributes: dict[str, AttributeValue], count: object, argument: str, 
         sizes = [int((row >= 0).sum()) for row in groups]
         if len(set(sizes)) > 1 or not sizes[0] or (shards % sizes[0] if joined else shards != sizes[0]):
             what = "a multiple of the size" if joined else "the size"
-            raise ArgumentError(argument, f"{shards} must be {what} of every replica group, they have {sizes}")
+            raise ArgumentError(argument, f"must be {what} of every replica group, {sizes}, got {shards}")
     return shards
 
 
 def _is_joined(attributes: dict[str, AttributeValue]) -> bool:
-    """Return whether the groups of an all_gather or reduce_scatter are of replicas, with all of their partitions."""
+    """Return whether the groups of an all_gather or reduce_scatter are cross-replica-and-partition ones."""
     handle: structs.ChannelHandleAttr | None = attributes.get("channel_handle")
     return handle is not None and handle.handle > 0 and not attributes.get("use_global_device_ids", False)
 
@@ -86,15 +87,15 @@ def AllReduce(
     channel_id: Channel = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """Return the operands of all replicas of a group folded by `computation`, on every one of them. Source:
+    """Return the operands of a replica group reduced by `computation`, on every replica. Source:
     "AllReduce".
 
-    `operand` is an array, or a tuple of arrays, each of which is reduced; the result has its shape.
+    `operand` is an array, or a tuple of arrays, each reduced separately; the result has its shape.
     """
     value = builder.value(operand, "operand")
     leaves = builder.unpack(value)
     if not leaves:
-        raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
+        raise ArgumentError("operand", "must be an array or a tuple of at least one array")
     arrays = [checks.array(builder, XlaOp(builder, leaf), "operand") for leaf in leaves]
     for leaf in arrays:
         used = checks.reducer(builder, computation, "computation", [leaf])
@@ -106,10 +107,10 @@ def AllReduce(
 
 @operation
 def CrossReplicaSum(builder: XlaBuilder, operand: XlaOp, replica_groups: Groups = ()) -> XlaOp:
-    """AllReduce with addition. Source: "CrossReplicaSum"."""
+    """Return AllReduce with addition. Source: "CrossReplicaSum"."""
     leaves = builder.unpack(builder.value(operand, "operand"))
     if not leaves:
-        raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
+        raise ArgumentError("operand", "must be an array or a tuple of at least one array")
     scalar = Shape.of(leaves[0].tensor.with_shape(()))
     inner = XlaBuilder("sum")
     left, right = (OPERATIONS["Parameter"](inner, number, scalar, f"p{number}") for number in range(2))
@@ -127,9 +128,9 @@ def AllGather(
     channel_id: Channel = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """Return the operands of a group's replicas one after the other along `all_gather_dim`. Source: "AllGather".
+    """Return the operands of a replica group concatenated along `all_gather_dim`. Source: "AllGather".
 
-    `shard_count` is the size of the groups.
+    `shard_count` is the number of concatenated blocks.
     """
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(all_gather_dim, value.tensor.rank, "all_gather_dim")
@@ -149,9 +150,9 @@ def AllToAll(
     replica_groups: Groups = (),
     channel_id: Channel = None,
 ) -> XlaOp:
-    """Return `operand` split along `split_dimension`, block i sent to replica i of the group, blocks received joined.
+    """Return `operand` split along `split_dimension`, block i sent to replica i, received blocks concatenated.
 
-    The size of `split_dimension` is divisible by `split_count`, the size of the groups. Source: "AllToAll".
+    `split_count`, the group size, must divide the size of `split_dimension`. Source: "AllToAll".
     """
     value = checks.array(builder, operand, "operand")
     split = checks.dimension(split_dimension, value.tensor.rank, "split_dimension")
@@ -160,7 +161,7 @@ def AllToAll(
     count = _sized(attributes, split_count, "split_count")
     if value.tensor.static_shape[split] % count:
         size = value.tensor.static_shape[split]
-        raise ArgumentError("split_count", f"{count} does not divide the size {size} of dimension {split}")
+        raise ArgumentError("split_count", f"must divide the size {size} of dimension {split}, got {count}")
     if not attributes["replica_groups"].size:  # all replicas, of which there are split_count
         attributes["replica_groups"] = np.arange(count, dtype=np.int64).reshape(1, count)
     attributes |= {"split_dimension": split, "concat_dimension": concat, "split_count": count}
@@ -178,14 +179,14 @@ def ReduceScatter(
     channel_id: Channel = None,
     use_global_device_ids: bool = False,
 ) -> XlaOp:
-    """AllReduce, of which replica i of a group keeps block i of `shard_count` along `scatter_dimension`.
+    """Return block i of the AllReduce, cut in `shard_count` along `scatter_dimension`, on replica i of a group.
 
-    `operand` is an array, or a tuple of arrays, each of which is treated so. Source: "ReduceScatter".
+    `operand` is an array, or a tuple of arrays, each scattered separately. Source: "ReduceScatter".
     """
     value = builder.value(operand, "operand")
     leaves = builder.unpack(value)
     if not leaves:
-        raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
+        raise ArgumentError("operand", "must be an array or a tuple of at least one array")
     attributes = _common(replica_groups, channel_id, use_global_device_ids)
     shards = _sized(attributes, shard_count, "shard_count", joined=_is_joined(attributes))
     results: list[Value] = []
@@ -194,7 +195,7 @@ def ReduceScatter(
         number = checks.dimension(scatter_dimension, part.tensor.rank, "scatter_dimension")
         if part.tensor.static_shape[number] % shards:
             size = part.tensor.static_shape[number]
-            raise ArgumentError("shard_count", f"{shards} does not divide the size {size} of dimension {number}")
+            raise ArgumentError("shard_count", f"must divide the size {size} of dimension {number}, got {shards}")
         used = checks.reducer(builder, computation, "computation", [part])
         region = region_of(used, [t.TensorType((), part.tensor.element_type)] * 2)
         kind = part.tensor.with_shape(split_shape(part.tensor.static_shape, number, shards))
@@ -207,15 +208,15 @@ def ReduceScatter(
 def CollectivePermute(
     builder: XlaBuilder, operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: Channel = None
 ) -> XlaOp:
-    """Return `operand` sent from each source to its target; zeros on a replica that is no target.
+    """Return `operand` sent from each source to its target; zeros on replicas that are no target.
 
-    Sources are distinct, and so are targets. Source: "CollectivePermute".
+    Sources must be distinct, and so must targets. Source: "CollectivePermute".
     """
     value = checks.array(builder, operand, "operand")
     pairs = [checks.integers(pair, "source_target_pairs", 2, 0) for pair in source_target_pairs]
     for end, ids in zip(("source", "target"), zip(*pairs, strict=True), strict=False):
         if len(set(ids)) != len(ids):
-            raise ArgumentError("source_target_pairs", f"a {end} replica id is in more than one pair: {pairs}")
+            raise ArgumentError("source_target_pairs", f"each {end} replica id must be in one pair, got {pairs}")
     table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
     attributes = {"source_target_pairs": table, **channel(channel_id)}
     return builder.emit_one("stablehlo.collective_permute", [value], attributes)
@@ -225,7 +226,7 @@ def CollectivePermute(
 def CollectiveBroadcast(
     builder: XlaBuilder, operand: XlaOp, replica_groups: Groups, channel_id: Channel = None
 ) -> XlaOp:
-    """Return the operand of the first replica of each group, on all of the group; zeros outside of all groups."""
+    """Return the operand of each group's first replica on the whole group; zeros on replicas in no group."""
     value = checks.array(builder, operand, "operand")
     attributes = _common(replica_groups, channel_id)
     return builder.emit_one("stablehlo.collective_broadcast", [value], attributes)

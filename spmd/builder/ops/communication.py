@@ -1,9 +1,9 @@
-"""Streams of data between host and program, and between programs.
+"""Transfers between host and program, and between programs.
 
 Source: XlaBuilder operation semantics, "Infeed", "Recv", "Send"; Outfeed and the operations on tokens as in XlaBuilder.
 
-The side effects of a computation happen in the order in which they are added: a token goes from one to the next. The
-operations named ...WithToken take and give that token themselves.
+The side effects of a computation are ordered as they are added, by a token passed from one to the next. Operations
+named ...WithToken take and return that token explicitly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Pairs = Sequence[tuple[int, int]] | None
 
 
 class TransferContext(XlaOp):
-    """A transfer that was begun: the buffer and a request identifier (U32). Only RecvDone or SendDone take it."""
+    """A pending transfer: the buffer and a request identifier (U32). Only RecvDone or SendDone accept it."""
 
     __slots__ = ("attributes", "buffer", "done", "sends")
 
@@ -55,7 +55,7 @@ def _streamed(shape: object, argument: str) -> Shape:
     if any(part.is_tuple() for part in data_shape.parts):
         raise ArgumentError(argument, f"nested tuples are not supported, got {data_shape.brief}")
     if any(not leaf.is_array() for leaf in data_shape.leaves()):
-        raise ArgumentError(argument, f"an array or a tuple of arrays is needed, got {data_shape.brief}")
+        raise ArgumentError(argument, f"must be an array or a tuple of arrays, got {data_shape.brief}")
     return data_shape
 
 
@@ -85,7 +85,7 @@ def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
 
 @operation_of('"Infeed"')
 def InfeedWithToken(builder: XlaBuilder, token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
-    """Infeed after `token`: a tuple of the item and the token that comes after."""
+    """Run Infeed after `token`; return a tuple of the item and the next token."""
     data_shape = _streamed(shape, "shape")
     before = checks.token(builder, token, "token")
     values, after = _infeed(builder, before, data_shape, config) if data_shape.leaves() else ([], before)
@@ -108,7 +108,7 @@ def _outfeed(builder: XlaBuilder, operand: object, token: Value, shape: object, 
 def Outfeed(
     builder: XlaBuilder, operand: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
 ) -> XlaOp:
-    """Return `operand`, an array or a tuple of arrays, written to this process's outfeed. Gives an empty tuple."""
+    """Write `operand`, an array or a tuple of arrays, to this process's outfeed; return an empty tuple."""
     builder.set_token(_outfeed(builder, operand, builder.token(), shape_with_layout, outfeed_config))
     return builder.tuple([])
 
@@ -117,7 +117,7 @@ def Outfeed(
 def OutfeedWithToken(
     builder: XlaBuilder, operand: XlaOp, token: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
 ) -> XlaOp:
-    """Outfeed after `token`; gives the token that comes after."""
+    """Run Outfeed after `token`; return the next token."""
     before = checks.token(builder, token, "token")
     return XlaOp(builder, _outfeed(builder, operand, before, shape_with_layout, outfeed_config))
 
@@ -126,7 +126,7 @@ def OutfeedWithToken(
 
 
 def _channel(handle: object, argument: str, pairs: Pairs) -> dict[str, AttributeValue]:
-    """Attributes of a transfer between devices, or with the host when the channel's type says so."""
+    """Return the attributes of a transfer between devices, or with the host if the channel's type says so."""
     channel = handle if isinstance(handle, ChannelHandle) else ChannelHandle(checks.integer(handle, argument, 0))
     host = channel.type in (ChannelType.DEVICE_TO_HOST, ChannelType.HOST_TO_DEVICE)
     attributes: dict[str, AttributeValue] = {
@@ -156,11 +156,11 @@ def _recv(
 def Send(
     builder: XlaBuilder, operand: XlaOp, channel_handle: ChannelHandle | int, source_target_pairs: Pairs = None
 ) -> XlaOp:
-    """Return `operand` sent to the Recv of the same channel. Source: "Send".
+    """Send `operand` to the Recv of the same channel. Source: "Send".
 
-    With a ChannelHandle, the synchronous form: gives an empty tuple. With a channel id, the transfer is begun, and
-    the result is a context for SendDone. `source_target_pairs` says who sends to whom; unless it does, the programs of
-    the two ends are different ones.
+    With a ChannelHandle, synchronously: return an empty tuple. With a channel id, start the transfer and return
+    a context for SendDone. `source_target_pairs` gives senders and receivers; without it, the two ends are
+    different programs.
     """
     attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
     token = _send(builder, operand, builder.token(), attributes)
@@ -174,10 +174,10 @@ def Send(
 def Recv(
     builder: XlaBuilder, shape: Shape, channel_handle: ChannelHandle | int, source_target_pairs: Pairs = None
 ) -> XlaOp:
-    """Return an array of `shape` from the Send of the same channel. Source: "Recv".
+    """Receive an array of `shape` from the Send of the same channel. Source: "Recv".
 
-    With a ChannelHandle, the synchronous form: gives the data. With a channel id, a context for RecvDone, which gives
-    the data.
+    With a ChannelHandle, synchronously: return the data. With a channel id, return a context for RecvDone, which
+    returns the data.
     """
     result_shape = array_shape_argument(shape)
     attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
@@ -191,16 +191,16 @@ def Recv(
 def _context(context: object, sends: bool) -> TransferContext:
     name = "Send" if sends else "Recv"
     if not isinstance(context, TransferContext) or context.sends is not sends:
-        raise ArgumentError("context", f"the context that {name} with a channel id gives is needed")
+        raise ArgumentError("context", f"must be the context returned by {name} with a channel id")
     if context.done:
-        raise ArgumentError("context", f"{name}Done took this context already")
+        raise ArgumentError("context", f"must not be used twice by {name}Done")
     context.done = True
     return context
 
 
 @operation
 def RecvDone(builder: XlaBuilder, context: XlaOp) -> XlaOp:
-    """Waits for the transfer that a Recv began, and gives the data. Source: "Recv"."""
+    """Wait for the transfer started by a Recv, and return the data. Source: "Recv"."""
     begun = _context(context, False)
     data, token = _recv(builder, begun.buffer, builder.token(), begun.attributes)
     builder.set_token(token)
@@ -209,7 +209,7 @@ def RecvDone(builder: XlaBuilder, context: XlaOp) -> XlaOp:
 
 @operation
 def SendDone(builder: XlaBuilder, context: XlaOp) -> XlaOp:
-    """Waits for the transfer that a Send began; gives an empty tuple. Source: "Send"."""
+    """Wait for the transfer started by a Send; return an empty tuple. Source: "Send"."""
     _context(context, True)
     return builder.tuple([])
 
@@ -222,7 +222,7 @@ def SendWithToken(
     channel_handle: ChannelHandle | int,
     source_target_pairs: Pairs = None,
 ) -> XlaOp:
-    """Send after `token`; gives the token that comes after."""
+    """Run Send after `token`; return the next token."""
     before = checks.token(builder, token, "token")
     return XlaOp(
         builder, _send(builder, operand, before, _channel(channel_handle, "channel_handle", source_target_pairs))
@@ -237,7 +237,7 @@ def RecvWithToken(
     channel_handle: ChannelHandle | int,
     source_target_pairs: Pairs = None,
 ) -> XlaOp:
-    """Recv after `token`: a tuple of the data and the token that comes after."""
+    """Run Recv after `token`; return a tuple of the data and the next token."""
     before = checks.token(builder, token, "token")
     result_shape = array_shape_argument(shape)
     attributes = _channel(channel_handle, "channel_handle", source_target_pairs)

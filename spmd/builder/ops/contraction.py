@@ -43,7 +43,9 @@ def _precision(config: PrecisionLike) -> dict[str, AttributeValue]:
     try:
         lhs, rhs = (Precision(name).value for name in both)
     except ValueError:
-        raise ArgumentError("precision_config", f"DEFAULT, HIGH or HIGHEST for both operands, got {both}") from None
+        raise ArgumentError(
+            "precision_config", f"must be DEFAULT, HIGH or HIGHEST for both operands, got {both}"
+        ) from None
     return {"precision_config": (lhs, rhs)}
 
 
@@ -52,7 +54,7 @@ def _element(preferred: ElementLike | None) -> t.Type | None:
 
 
 def _both(builder: XlaBuilder, lhs: object, rhs: object, preferred: ElementLike | None) -> tuple[Value, Value]:
-    """Two arrays, of one element type unless that of the result is asked for."""
+    """Return two arrays, which must have one element type unless `preferred` is given."""
     left, right = checks.array(builder, lhs, "lhs"), checks.array(builder, rhs, "rhs")
     if preferred is None:
         checks.same_element_type(right, left, "rhs")
@@ -67,7 +69,7 @@ def Dot(
     precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:
-    """Sum of products over the last dimension of `lhs` and the first of `rhs`, which are vectors or matrices.
+    """Return the sum of products over the last dimension of `lhs` and the first of `rhs`, vectors or matrices.
 
     [n] dot [n] gives a scalar, [m, k] dot [k] a vector [m], [m, k] dot [k, n] a matrix [m, n]. Source: "Dot".
     """
@@ -88,9 +90,9 @@ def DotGeneral(
     precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:
-    """Sum of products over the contracting dimensions, for each index of the batch dimensions.
+    """Return the sum of products over the contracting dimensions, for each index of the batch dimensions.
 
-    The result has the batch dimensions, then the others of `lhs`, then those of `rhs`. `dimension_numbers`:
+    The result has the batch dimensions, then the free ones of `lhs`, then those of `rhs`. `dimension_numbers`:
     DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch)). Source: "DotGeneral".
     """
     left, right = _both(builder, lhs, rhs, preferred_element_type)
@@ -106,7 +108,7 @@ def dot_general(
     precision: PrecisionLike = None,
     preferred: ElementLike | None = None,
 ) -> XlaOp:
-    """Return the op, its dimension numbers checked one by one."""
+    """Return the op after checking its dimension numbers."""
     pairs = (("lhs", lhs), ("rhs", rhs))
     for side, value in pairs:
         named = [*getattr(numbers, f"{side}_batch_dimensions"), *getattr(numbers, f"{side}_contracting_dimensions")]
@@ -119,7 +121,7 @@ def dot_general(
         ]
         if sizes[0] != sizes[1]:
             raise ArgumentError(
-                "dimension_numbers", f"{kind} dimensions must have equal sizes, lhs has {sizes[0]}, rhs {sizes[1]}"
+                "dimension_numbers", f"{kind} dimensions must have equal sizes, got {sizes[0]} and {sizes[1]}"
             )
     attributes = {"dot_dimension_numbers": numbers.attribute(), **_precision(precision)}
     return builder.emit_one("stablehlo.dot_general", [lhs, rhs], attributes, element=_element(preferred))
@@ -144,13 +146,13 @@ def ConvGeneralDilated(
     preferred_element_type: ElementLike | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
-    """Return the kernel `rhs` moved over the input `lhs`: the sum of products at each place. All convolutions are this
+    """Return the convolution of the input `lhs` and the kernel `rhs`; the other convolutions are shorthands for this
     one.
 
     Both have rank n + 2 for n spatial dimensions: (batch, feature, space...) and (output feature, input feature,
     space...) unless `dimension_numbers`, also as labels ("NHWC", "HWIO", "NHWC"), says otherwise. A dilation of d
-    puts d - 1 zeros between entries.
-    `feature_group_count` and `batch_group_count` split features or batch into groups convolved apart.
+    puts d - 1 zeros between elements.
+    `feature_group_count` and `batch_group_count` split features or batch into independently convolved groups.
     Source: "ConvWithGeneralPadding".
     """
     left, right = _both(builder, lhs, rhs, preferred_element_type)
@@ -201,7 +203,7 @@ def _check_numbers(numbers: ConvolutionDimensionNumbers, rank: int) -> None:
         dimensions += getattr(numbers, f"{side}_spatial_dimensions")
         if sorted(dimensions) != list(range(rank)):
             raise ArgumentError(
-                "dimension_numbers", f"{side} dimensions {dimensions} must name each of the {rank} dimensions once"
+                "dimension_numbers", f"{side} dimensions must be a permutation of {rank}, got {dimensions}"
             )
 
 
@@ -219,10 +221,11 @@ def _check_groups(
             "rhs", f"the input feature dimension must be {inputs} / feature_group_count {features}, got {kernel}"
         )
     if outputs % features:
-        raise ArgumentError("feature_group_count", f"{features} does not divide the output feature size {outputs}")
+        raise ArgumentError("feature_group_count", f"must divide the output feature size {outputs}, got {features}")
     if batch % batches or outputs % batches:
         raise ArgumentError(
-            "batch_group_count", f"{batches} must divide the batch size {batch} and the output feature size {outputs}"
+            "batch_group_count",
+            f"must divide the batch size {batch} and the output feature size {outputs}, got {batches}",
         )
 
 
@@ -237,7 +240,7 @@ def Conv(
     batch_group_count: int = 1,
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
-    """Convolution with SAME or VALID padding. Source: "Conv"."""
+    """Return the convolution with SAME or VALID padding. Source: "Conv"."""
     return _general(
         builder, lhs, rhs, window_strides, Padding(padding),
         feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
@@ -257,7 +260,7 @@ def ConvWithGeneralPadding(
     batch_group_count: int = 1,
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
-    """Convolution with (low, high) padding for each spatial dimension, negative to take entries away."""
+    """Return the convolution with (low, high) padding for each spatial dimension, negative to crop."""
     return _general(
         builder, lhs, rhs, window_strides, padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
         feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
@@ -276,7 +279,7 @@ def ConvWithGeneralDimensions(
     batch_group_count: int = 1,
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
-    """Convolution with SAME or VALID padding and dimension numbers."""
+    """Return the convolution with SAME or VALID padding and dimension numbers."""
     return _general(
         builder, lhs, rhs, window_strides, Padding(padding), dimension_numbers=dimension_numbers,
         feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
@@ -295,7 +298,7 @@ def ConvGeneral(
     batch_group_count: int = 1,
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
-    """Convolution with (low, high) padding and dimension numbers."""
+    """Return the convolution with (low, high) padding and dimension numbers."""
     return _general(
         builder, lhs, rhs, window_strides, padding, dimension_numbers=dimension_numbers,
         feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,

@@ -1,4 +1,4 @@
-"""Operations that run computations, and order.
+"""Operations with computations as operands, and operations on tokens and order.
 
 Source: XlaBuilder operation semantics, "AfterAll", "Call", "CompositeCall", "Conditional", "CustomCall",
 "OptimizationBarrier", "While".
@@ -27,19 +27,19 @@ from spmd.ir import AttributeValue, Region, Value
 from spmd.ir.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr, TypeAttr
 from spmd.support.arrays import Array
 
-#: The calling convention whose configuration is a dictionary.
+#: The calling convention with a dictionary as configuration.
 _TYPED = 4
 
 
 def _arguments(builder: XlaBuilder, args: Sequence[Any], argument: str) -> list[Value]:
-    """Operands given one by one or as one sequence."""
+    """Return the values of operands passed one by one or as one sequence."""
     sequence = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
     return [builder.value(one, f"{argument}[{i}]") for i, one in enumerate(sequence)]
 
 
 @operation
 def Call(builder: XlaBuilder, computation: XlaComputation, *args: XlaOp | Sequence[XlaOp]) -> XlaOp:
-    """Return `computation` applied to `args`, whose number and shapes are those of its parameters. Source: "Call"."""
+    """Return `computation` applied to `args`, which must match its parameters. Source: "Call"."""
     values = _arguments(builder, args, "args")
     used = checks.signature(builder, computation, "computation", [value.type for value in values])
     builder.called[used.symbol] = used
@@ -56,7 +56,7 @@ def CompositeCall(
     composite_attributes: Mapping[str, AttributeValue] | str | None = None,
     version: int = 0,
 ) -> XlaOp:
-    """Return an op `name` of its own, made of others: `computation` is what it does. Source: "CompositeCall".
+    """Return the op `name` composed of others: `computation` is its decomposition. Source: "CompositeCall".
 
     `composite_attributes`: a dictionary of bools, ints, floats, strings and arrays, or its text
     (`{n = 1 : i32, tensor = dense<1> : tensor<i32>}`).
@@ -86,9 +86,9 @@ def _parsed(text: str) -> DictAttr:
     try:
         attribute = parse_attribute(text)
     except ValueError as error:
-        raise ArgumentError("composite_attributes", f"no dictionary of attributes: {error}") from None
+        raise ArgumentError("composite_attributes", f"must be a dictionary of attributes: {error}") from None
     if not isinstance(attribute, DictAttr):
-        raise ArgumentError("composite_attributes", f"a dictionary is needed, got {text!r}")
+        raise ArgumentError("composite_attributes", f"must be a dictionary, got {text!r}")
     return attribute
 
 
@@ -104,7 +104,7 @@ def _attribute(key: str, value: object) -> AttributeValue:
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
         return DenseAttr(array, t.tensor_of(array))
-    raise ArgumentError("composite_attributes", f"{key}: a {type(value).__name__} is no attribute")
+    raise ArgumentError("composite_attributes", f"{key}: must be an attribute, got a {type(value).__name__}")
 
 
 @operation
@@ -120,10 +120,10 @@ def Conditional(
     branch_computations: Sequence[XlaComputation] | None = None,
     branch_operands: Sequence[XlaOp] | None = None,
 ) -> XlaOp:
-    """One of several computations, each with its operand; only the chosen one runs. Source: "Conditional".
+    """Run one of several computations on its operand. Source: "Conditional".
 
     Conditional(pred, true_operand, true_computation, false_operand, false_computation), `pred` a PRED scalar; or
-    Conditional(branch_index, branch_computations, branch_operands), `branch_index` an S32 scalar: outside of [0, N)
+    Conditional(branch_index, branch_computations, branch_operands), `branch_index` an S32 scalar: outside [0, N)
     the last branch runs. All computations take one parameter and return the same shape.
     """
     if false_operand is None and false_computation is None:
@@ -143,7 +143,7 @@ def _case(builder: XlaBuilder, index: Any, computations: Any, operands: Any) -> 
         raise ArgumentError("branch_index", f"must be s32[], got {Shape.of(chooser.type).brief}")
     for argument, sequence in (("branch_computations", computations), ("branch_operands", operands)):
         if not isinstance(sequence, (list, tuple)):
-            raise ArgumentError(argument, f"a sequence is needed, got {type(sequence).__name__}")
+            raise ArgumentError(argument, f"must be a sequence, got {type(sequence).__name__}")
     if not computations or len(computations) != len(operands):
         message = f"{len(operands)} for {len(computations)} branch_computations, at least one"
         raise ArgumentError("branch_operands", message)
@@ -168,7 +168,7 @@ def _branch(
         result = used.result.type if result is None else result
         if used.result.type != result:
             raise ArgumentError(
-                computation_name, f"must return {Shape.of(result).brief}, returns {Shape.of(used.result.type).brief}"
+                computation_name, f"must return {Shape.of(result).brief}, got {Shape.of(used.result.type).brief}"
             )
         regions.append(region_of(used, [], [value]))
     assert result is not None
@@ -177,9 +177,9 @@ def _branch(
 
 @operation
 def While(builder: XlaBuilder, condition: XlaComputation, body: XlaComputation, init: XlaOp) -> XlaOp:
-    """Return `body` applied to `init`, then to its own result, as long as `condition` of it is true. Source: "While".
+    """Return `body` applied repeatedly, first to `init`, while `condition` holds. Source: "While".
 
-    condition: T -> PRED, body: T -> T, where T, which may be a tuple, is the shape of `init`.
+    condition: T -> PRED, body: T -> T, where T, possibly a tuple, is the shape of `init`.
     """
     value = builder.value(init, "init")
     predicate = checks.signature(builder, condition, "condition", [value.type], [t.TensorType((), t.I1)])
@@ -204,10 +204,10 @@ def CustomCall(
 ) -> XlaOp:
     """Return the user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall".
 
-    `operand_shapes_with_layout`, and then the layouts of `shape`, say how arrays lie in the memory that the function is
-    given; `output_operand_aliasing` which results, by their place in a tuple, take the memory of which part of which
-    operand. `opaque` is what the function is told besides: a string, or a dictionary for `api_version` 4. The function
-    is the one that spmd.register_custom_call was given for that name.
+    `operand_shapes_with_layout`, and then the layouts of `shape`, give the memory layouts of the arrays passed to the
+    function; `output_operand_aliasing` gives the results, by tuple index, that share memory with which part of which
+    operand. `opaque` is its configuration: a string, or a dictionary for `api_version` 4. The function is
+    looked up by name among those registered by spmd.register_custom_call.
     """
     values = _arguments(builder, [args], "args")
     kind = shape_argument(shape).ir_type
@@ -242,7 +242,7 @@ def CustomCall(
 
 
 def _order(shape: Shape) -> Array:
-    """Return the dimensions from the one that changes fastest in memory on."""
+    """Return the dimensions from minor to major."""
     return np.array(shape.minor_to_major(), np.int64)
 
 
@@ -252,13 +252,13 @@ def _decoded(opaque: str | bytes) -> str:
 
 @operation
 def CustomCallOp(builder: XlaBuilder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape) -> XlaOp:
-    """CustomCall under its name in the first builder. Source: "CustomCall"."""
+    """Return CustomCall, under its name in the first builder. Source: "CustomCall"."""
     return CustomCall(call_target_name, operands, shape, builder=builder)  # type: ignore[call-arg]
 
 
 @operation
 def OptimizationBarrier(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
-    """Return `operand`, all of which is computed before anything that depends on the result. Source:
+    """Return `operand`, all of which is computed before any user of the result. Source:
     "OptimizationBarrier"."""
     value = builder.value(operand, "operand")
     leaves = builder.unpack(value)
@@ -268,7 +268,7 @@ def OptimizationBarrier(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 
 @operation
 def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
-    """Return a token that comes after all of the tokens given. Source: "AfterAll"."""
+    """Return a token ordered after all given tokens. Source: "AfterAll"."""
     sequence = operands if isinstance(operands, (list, tuple)) else [operands]
     tokens = [checks.token(builder, one, f"operands[{i}]") for i, one in enumerate(sequence)]
     return builder.emit_one("stablehlo.after_all", tokens, None, t.TOKEN)
@@ -276,5 +276,5 @@ def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
 
 @operation
 def CreateToken(builder: XlaBuilder) -> XlaOp:
-    """Return a token that comes after nothing. Source: "AfterAll"."""
+    """Return a token without predecessors. Source: "AfterAll"."""
     return builder.emit_one("stablehlo.create_token", [], None, t.TOKEN)

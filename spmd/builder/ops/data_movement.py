@@ -1,4 +1,4 @@
-"""Operations that move elements without looking at them, and Sort and TopK, which look.
+"""Operations that move elements unchanged, and Sort and TopK, which compare them.
 
 Source: XlaBuilder operation semantics, the sections of the operations' names.
 """
@@ -25,7 +25,7 @@ from spmd.ir import Value
 
 @operation
 def Broadcast(builder: XlaBuilder, operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
-    """Copy of `operand` along new dimensions of `broadcast_sizes`, inserted on the left. Source: "Broadcast"."""
+    """Return copies of `operand` along new major dimensions of `broadcast_sizes`. Source: "Broadcast"."""
     value = checks.array(builder, operand, "operand")
     sizes = checks.integers(broadcast_sizes, "broadcast_sizes", least=0)
     kind = value.tensor.with_shape((*sizes, *checks.sizes(value)))
@@ -38,7 +38,7 @@ def Broadcast(builder: XlaBuilder, operand: XlaOp, broadcast_sizes: Sequence[int
 def BroadcastInDim(
     builder: XlaBuilder, operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
 ) -> XlaOp:
-    """Return `operand` broadcast to `out_dim_size`, its dimension i being dimension broadcast_dimensions[i] there.
+    """Return `operand` broadcast to `out_dim_size`; its dimension i is dimension broadcast_dimensions[i] there.
 
     A dimension of the operand has size 1 or the size of the one it matches. Source: "BroadcastInDim".
     """
@@ -46,14 +46,12 @@ def BroadcastInDim(
     sizes = checks.integers(out_dim_size, "out_dim_size", least=0)
     numbers = checks.dimensions(broadcast_dimensions, len(sizes), "broadcast_dimensions")
     if len(numbers) != value.tensor.rank:
-        raise ArgumentError(
-            "broadcast_dimensions", f"{len(numbers)} entries for an operand of rank {value.tensor.rank}"
-        )
+        raise ArgumentError("broadcast_dimensions", f"must have {value.tensor.rank} entries, got {len(numbers)}")
     for own, number in enumerate(numbers):
         size = checks.sizes(value)[own]
         if size not in (1, sizes[number]):
-            message = f"dimension {own} of size {size} cannot become dimension {number} of size {sizes[number]}"
-            raise ArgumentError("operand", f"{message}: it must be equal, or 1")
+            message = f"dimension {own} must have size 1 or {sizes[number]}, that of dimension {number}, got {size}"
+            raise ArgumentError("operand", message)
     kind = value.tensor.with_shape(sizes)
     attributes = {"broadcast_dimensions": numbers}
     return XlaOp(builder, moved(builder, "stablehlo.broadcast_in_dim", value, attributes, kind))
@@ -61,11 +59,11 @@ def BroadcastInDim(
 
 @operation
 def Collapse(builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Consecutive dimensions, in order, made one. Source: "Collapse"."""
+    """Return `operand` with the consecutive `dimensions` merged into one. Source: "Collapse"."""
     value = checks.array(builder, operand, "operand")
     numbers = checks.dimensions(dimensions, value.tensor.rank, "dimensions")
     if list(numbers) != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
-        raise ArgumentError("dimensions", f"{list(numbers)} must be consecutive and in order")
+        raise ArgumentError("dimensions", f"must be consecutive and in order, got {list(numbers)}")
     if not numbers:
         return XlaOp(builder, value)
     sizes = checks.sizes(value)
@@ -85,11 +83,11 @@ def Reshape(
     new_sizes: Sequence[int] | None = None,
     inferred_dimension: int = -1,
 ) -> XlaOp:
-    """Return the elements of `operand`, as many, in another shape. Source: "Reshape".
+    """Return the elements of `operand` in a shape of the same size. Source: "Reshape".
 
     Reshape(operand, new_sizes), or Reshape(operand, dimensions, new_sizes), where `dimensions` is the order, from the
-    slowest varying dimension to the fastest, in which the operand is flattened first. Of an operand with a dynamic
-    dimension `inferred_dimension` of the result is dynamic; where none is given (-1), the one that it becomes.
+    slowest varying dimension to the fastest, in which the operand is flattened first. For an operand with a dynamic
+    dimension, `inferred_dimension` of the result is dynamic; if -1, it is the dimension that the operand's becomes.
     """
     value = checks.array(builder, operand, "operand")
     order = None if new_sizes is None else dimensions
@@ -97,7 +95,8 @@ def Reshape(
     if math.prod(sizes) != math.prod(checks.sizes(value)):
         count, elements = math.prod(checks.sizes(value)), math.prod(sizes)
         raise ArgumentError(
-            "new_sizes", f"{list(sizes)} holds {elements} elements, operand {Shape.of(value.type).brief} {count}"
+            "new_sizes",
+            f"must have {count} elements as {Shape.of(value.type).brief} has, got {elements}: {list(sizes)}",
         )
     if order is not None:
         numbers = _permutation(order, value.tensor.rank, "dimensions")
@@ -113,7 +112,7 @@ def Reshape(
 def _permutation(values: object, rank: int, argument: str) -> tuple[int, ...]:
     numbers = checks.dimensions(values, rank, argument)
     if len(numbers) != rank:
-        raise ArgumentError(argument, f"{list(numbers)} must be a permutation of all {rank} dimensions")
+        raise ArgumentError(argument, f"must be a permutation of {rank} dimensions, got {list(numbers)}")
     return numbers
 
 
@@ -126,7 +125,7 @@ def _transpose(builder: XlaBuilder, value: Value, numbers: tuple[int, ...]) -> V
 
 @operation
 def Transpose(builder: XlaBuilder, operand: XlaOp, permutation: Sequence[int] | None = None) -> XlaOp:
-    """Dimension i of the result is dimension permutation[i] of `operand`; reversed order when none is given.
+    """Return `operand` with dimension permutation[i] as dimension i; in reversed order if None.
 
     Source: "Transpose".
     """
@@ -146,7 +145,7 @@ def Trans(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 
 @operation
 def Rev(builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-    """Elements in reverse order along `dimensions`. Source: "Rev"."""
+    """Return `operand` with elements in reverse order along `dimensions`. Source: "Rev"."""
     value = checks.array(builder, operand, "operand")
     numbers = checks.dimensions(dimensions, value.tensor.rank, "dimensions")
     return builder.emit_one("stablehlo.reverse", [value], {"dimensions": numbers})
@@ -154,7 +153,7 @@ def Rev(builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp
 
 @operation
 def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """Arrays of one rank, equal but in `dimension`, one after the other along it. Source: "Concatenate"."""
+    """Return the concatenation of arrays equal in all other dimensions along `dimension`. Source: "Concatenate"."""
     values = checks.arrays(builder, operands, "operands")
     first = values[0]
     if first.tensor.rank == 0:
@@ -166,7 +165,7 @@ def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) 
         differ = any(one != two for d, (one, two) in enumerate(pairs) if d != number)
         if value.tensor.rank != first.tensor.rank or differ:
             shapes = f"{Shape.of(value.type).brief} beside {Shape.of(first.type).brief}"
-            raise ArgumentError(f"operands[{index}]", f"all dimensions but {number} must agree, got {shapes}")
+            raise ArgumentError(f"operands[{index}]", f"all dimensions but {number} must match, got {shapes}")
     return builder.emit_one("stablehlo.concatenate", values, {"dimension": number})
 
 
@@ -180,21 +179,21 @@ def Pad(
     """Return `operand` with `padding_value` around and between its elements. Source: "Pad".
 
     `padding_config`: a PaddingConfig, or a (low, high, interior) triple for each dimension. Negative edge padding
-    takes elements away, after the interior padding, which is not negative.
+    crops, after the interior padding, which must not be negative.
     """
     value = checks.array(builder, operand, "operand")
     filler = checks.scalar(builder, padding_value, "padding_value", value)
     config = padding_config if isinstance(padding_config, PaddingConfig) else _padding_config(padding_config)
     if len(config.dimensions) != value.tensor.rank:
-        raise ArgumentError(
-            "padding_config", f"{len(config.dimensions)} entries for an operand of rank {value.tensor.rank}"
-        )
+        raise ArgumentError("padding_config", f"must have {value.tensor.rank} entries, got {len(config.dimensions)}")
     triples = [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in config.dimensions]
     for number, (size, (low, high, interior)) in enumerate(zip(checks.sizes(value), triples, strict=True)):
         if interior < 0:
-            raise ArgumentError("padding_config", f"interior padding {interior} of dimension {number} is negative")
+            raise ArgumentError(
+                "padding_config", f"interior padding must not be negative, got {interior} in dimension {number}"
+            )
         if size + max(size - 1, 0) * interior + low + high < 0:
-            raise ArgumentError("padding_config", f"dimension {number} of size {size} gets a negative size")
+            raise ArgumentError("padding_config", f"dimension {number} of size {size} must not become negative")
     columns = [tuple(column) for column in zip(*triples, strict=True)] or [(), (), ()]
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
     return builder.emit_one("stablehlo.pad", [value, filler], dict(zip(names, columns, strict=True)))
@@ -206,7 +205,7 @@ def _padding_config(config: Sequence[Sequence[int]]) -> PaddingConfig:
 
 @operation
 def PadInDim(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """Pad of one dimension. Source: "Pad"."""
+    """Return Pad of dimension `dimno` alone. Source: "Pad"."""
     rank = checks.array(builder, operand, "operand").tensor.rank
     number = checks.dimension(dimno, rank, "dimno")
     config = PaddingConfig([(pad_lo, pad_hi, 0) if d == number else (0, 0, 0) for d in range(rank)])
@@ -221,7 +220,7 @@ def Slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> XlaOp:
-    """Elements [start, limit) of each dimension, every stride-th. Source: "Slice"."""
+    """Return elements [start, limit) of each dimension, with a stride. Source: "Slice"."""
     value = checks.array(builder, operand, "operand")
     sizes = checks.sizes(value)
     starts = checks.integers(start_indices, "start_indices", len(sizes), 0)
@@ -229,9 +228,7 @@ def Slice(
     steps = checks.per_dimension(strides, len(sizes), "strides")
     for number, (start, limit, size) in enumerate(zip(starts, limits, sizes, strict=True)):
         if not start <= limit <= size:
-            raise ArgumentError(
-                "limit_indices", f"{limit} in dimension {number} is not in [{start}, {size}], from start to size"
-            )
+            raise ArgumentError("limit_indices", f"must be in [{start}, {size}] in dimension {number}, got {limit}")
     attributes = {"start_indices": starts, "limit_indices": limits, "strides": steps}
     return builder.emit_one("stablehlo.slice", [value], attributes)
 
@@ -240,7 +237,7 @@ def Slice(
 def SliceInDim(
     builder: XlaBuilder, operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
 ) -> XlaOp:
-    """Slice of dimension `dimno` alone. Source: "Slice"."""
+    """Return Slice of dimension `dimno` alone. Source: "Slice"."""
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimno, value.tensor.rank, "dimno")
     starts, limits, steps = [0] * value.tensor.rank, list(checks.sizes(value)), [1] * value.tensor.rank
@@ -261,7 +258,7 @@ def Index(builder: XlaBuilder, operand: XlaOp, key: object) -> XlaOp:
     keys = list(key) if isinstance(key, tuple) else [key]
     named = sum(k is not None and k is not Ellipsis for k in keys)
     if named > len(sizes):
-        raise ArgumentError("key", f"{named} indices for an array of rank {len(sizes)}")
+        raise ArgumentError("key", f"must have at most {len(sizes)} indices, got {named}")
     if Ellipsis not in keys:
         keys.append(Ellipsis)
     at = next(i for i, k in enumerate(keys) if k is Ellipsis)
@@ -276,13 +273,13 @@ def Index(builder: XlaBuilder, operand: XlaOp, key: object) -> XlaOp:
         if isinstance(entry, slice):
             start, stop, step = entry.indices(size)
             if step < 0:
-                raise ArgumentError("key", f"step {step} is negative; use Rev")
+                raise ArgumentError("key", f"steps must not be negative, got {step}; use Rev")
             ranges.append((start, max(start, stop), step))
             shape.append(len(range(start, stop, step)))
             continue
         number = checks.integer(entry, "key")
         if not -size <= number < size:
-            raise ArgumentError("key", f"index {number} is outside of a dimension of size {size}")
+            raise ArgumentError("key", f"index must be in a dimension of size {size}, got {number}")
         ranges.append((number % size, number % size + 1, 1))
     starts, limits, steps = zip(*ranges, strict=True) if ranges else ((), (), ())
     attributes = {"start_indices": starts, "limit_indices": limits, "strides": steps}
@@ -301,11 +298,11 @@ def Sort(
     dimension: int = -1,
     is_stable: bool = False,
 ) -> XlaOp:
-    """Arrays of one shape sorted together along `dimension` (the last one when -1). Source: "Sort".
+    """Return arrays of one shape, sorted together along `dimension` (the last one if -1). Source: "Sort".
 
-    `comparator` takes the two candidates of each operand, operand by operand, as scalars, and returns PRED: whether
-    the first comes first. Without one, the first operand is put in increasing order (floats in total order). Several
-    operands give a tuple.
+    `comparator` takes two candidates of each operand, operand by operand, as scalars, and returns a PRED scalar:
+    whether the first sorts first. Without one, the first operand is sorted in increasing order (floats in total order).
+    Several operands return a tuple.
     """
     values = checks.arrays(builder, operands, "operands")
     checks.same_dimensions(values, "operands")
@@ -323,7 +320,7 @@ def Sort(
 
 
 def _increasing(values: Sequence[Value]) -> XlaComputation:
-    """Return the comparator that looks at the first operand alone."""
+    """Return a comparator of the first operand alone."""
     inner = XlaBuilder("compare_less_than")
     parameters = [
         OPERATIONS["Parameter"](inner, number, Shape.of(values[number // 2].tensor.with_shape(())), f"p{number}")
@@ -335,10 +332,10 @@ def _increasing(values: Sequence[Value]) -> XlaComputation:
 
 @operation
 def TopK(builder: XlaBuilder, operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
-    """Return the `k` largest (or smallest) entries of the last dimension and their indices: a tuple (values, S32
+    """Return the `k` largest (or smallest) entries along the last dimension, and their indices: a tuple (values, S32
     indices).
 
-    In order, equal entries by index. `operand` has a last dimension of at least `k`. Source: "TopK".
+    Sorted, equal entries by index. The last dimension must have at least `k` entries. Source: "TopK".
     """
     value = checks.array(builder, operand, "operand")
     if value.tensor.rank == 0:
@@ -346,7 +343,7 @@ def TopK(builder: XlaBuilder, operand: XlaOp, k: int, largest: bool = True) -> X
     count = checks.integer(k, "k", 0)
     shape = checks.sizes(value)
     if count > shape[-1]:
-        raise ArgumentError("k", f"{count} is more than the last dimension's size {shape[-1]}")
+        raise ArgumentError("k", f"must be at most the last dimension's size {shape[-1]}, got {count}")
     if largest:
         kind = value.tensor.with_shape((*shape[:-1], count))
         types = [kind, kind.with_element_type(t.I32)]
@@ -365,7 +362,7 @@ def _first(builder: XlaBuilder, ordered: XlaOp, index: int, count: int) -> Value
 
 @operation
 def GetDimensionSize(builder: XlaBuilder, operand: XlaOp, dimension: int) -> XlaOp:
-    """Return the size of a dimension as an S32 scalar; of a dynamic one, the size it has. Source:
+    """Return the size of a dimension as an S32 scalar; for a dynamic one, its actual size. Source:
     "GetDimensionSize"."""
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimension, value.tensor.rank, "dimension")
@@ -374,9 +371,9 @@ def GetDimensionSize(builder: XlaBuilder, operand: XlaOp, dimension: int) -> Xla
 
 @operation
 def SetDimensionSize(builder: XlaBuilder, operand: XlaOp, size: XlaOp, dimension: int) -> XlaOp:
-    """Return `operand` with `dimension` dynamic: only its first `size` (an S32 scalar) entries count from here on.
+    """Return `operand` with `dimension` dynamic, of actual size `size` (an S32 scalar).
 
-    The bound of the dimension stays its size. Source: "SetDimensionSize".
+    The bound of the dimension is its former size. Source: "SetDimensionSize".
     """
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimension, value.tensor.rank, "dimension")

@@ -1,4 +1,4 @@
-"""Operations that work element by element.
+"""Elementwise operations.
 
 Source: XlaBuilder operation semantics, "Element-wise binary arithmetic operations", "Element-wise comparison
 operations", "Element-wise unary functions", and the sections of the other operations' names.
@@ -22,7 +22,7 @@ from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 from spmd.support.arrays import Array
 
-#: An operand of a binary operation: a number or an array becomes a constant of the other operand's type.
+#: An operand of a binary operation: a number or an array becomes a constant of the other operand's element type.
 Operand = XlaOp | complex | float | int | bool | Array
 
 _NUMBERS = ("signed", "unsigned", "float", "complex")
@@ -32,7 +32,7 @@ _BITS = ("i1", "signed", "unsigned")
 def binary_operands(
     builder: XlaBuilder, lhs: object, rhs: object, broadcast_dimensions: Sequence[int]
 ) -> tuple[Value, Value]:
-    """Both operands as values of one element type and one shape."""
+    """Return both operands as values of one element type and one shape."""
     left = checks.array(builder, lhs, "lhs") if isinstance(lhs, XlaOp) else None
     right = checks.array(builder, rhs, "rhs") if isinstance(rhs, XlaOp) else None
     if left is None:
@@ -45,13 +45,13 @@ def binary_operands(
 
 def _constant_like(builder: XlaBuilder, number: object, other: Value | None, argument: str) -> Value:
     if other is None or not isinstance(number, (bool, int, float, complex, np.generic, np.ndarray)):
-        raise ArgumentError(argument, f"an XlaOp or a number is needed, got {type(number).__name__}")
+        raise ArgumentError(argument, f"must be an XlaOp or a number, got {type(number).__name__}")
     constant = np.asarray(number)
     array = constant.astype(other.tensor.dtype)
     exact = constant.dtype.kind in "fc" and array.dtype.kind not in "biu"
     if not exact and not np.array_equal(array.astype(constant.dtype), constant):
         raise ArgumentError(
-            argument, f"{number!r} is no value of element type {Shape.of(other.type).xla_element_type().value}"
+            argument, f"must be a value of {Shape.of(other.type).xla_element_type().value}, got {number!r}"
         )
     return builder.constant(array)
 
@@ -62,9 +62,9 @@ def _binary(builder: XlaBuilder, op: str, lhs: object, rhs: object, dimensions: 
 
 
 class BinaryOperation(Protocol):
-    """An operation on two arrays of one element type, or on one and a number, broadcast as the semantics say.
+    """An operation on two arrays of one element type, or on one and a number, broadcast (see broadcasting.py).
 
-    `broadcast_dimensions` are the dimensions of the operand of higher rank that those of the other one are.
+    `broadcast_dimensions` maps each dimension of the lower-rank operand to one of the higher-rank operand.
     """
 
     def __call__(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
@@ -87,29 +87,31 @@ def _arithmetic(name: str, op: str, doc: str) -> BinaryOperation:
     )  # fmt: skip
 
 
-Add = _arithmetic("Add", "add", "lhs + rhs; logical or for PRED.")
-Sub = _arithmetic("Sub", "subtract", "lhs - rhs.")
-Mul = _arithmetic("Mul", "multiply", "lhs * rhs; logical and for PRED.")
-Div = _arithmetic("Div", "divide", "lhs / rhs; integers round toward zero, and by zero give -1 (all bits set).")
+Add = _arithmetic("Add", "add", "Return lhs + rhs; logical or for PRED.")
+Sub = _arithmetic("Sub", "subtract", "Return lhs - rhs.")
+Mul = _arithmetic("Mul", "multiply", "Return lhs * rhs; logical and for PRED.")
+Div = _arithmetic("Div", "divide", "Return lhs / rhs; integers round toward zero, and by zero give -1 (all bits set).")
 Rem = _arithmetic(
     "Rem",
     "remainder",
-    "The remainder of lhs / rhs: the sign is the dividend's, the absolute value less than the divisor's.",
+    "Return the remainder of lhs / rhs: the sign is the dividend's, the absolute value less than the divisor's.",
 )
-Pow = _arithmetic("Pow", "power", "lhs to the power of rhs.")
-Max = _arithmetic("Max", "maximum", "The larger of both; NaN where one of them is NaN; logical or for PRED.")
-Min = _arithmetic("Min", "minimum", "The smaller of both; NaN where one of them is NaN; logical and for PRED.")
-And = _arithmetic("And", "and", "Logical and of PRED, bitwise and of integers.")
-Or = _arithmetic("Or", "or", "Logical or of PRED, bitwise or of integers.")
-Xor = _arithmetic("Xor", "xor", "Logical exclusive or of PRED, bitwise exclusive or of integers.")
+Pow = _arithmetic("Pow", "power", "Return lhs to the power of rhs.")
+Max = _arithmetic("Max", "maximum", "Return the larger of both; NaN where one of them is NaN; logical or for PRED.")
+Min = _arithmetic("Min", "minimum", "Return the smaller of both; NaN where one of them is NaN; logical and for PRED.")
+And = _arithmetic("And", "and", "Return logical and of PRED, bitwise and of integers.")
+Or = _arithmetic("Or", "or", "Return logical or of PRED, bitwise or of integers.")
+Xor = _arithmetic("Xor", "xor", "Return logical exclusive or of PRED, bitwise exclusive or of integers.")
 ShiftLeft = _arithmetic(
-    "ShiftLeft", "shift_left", "Integers lhs shifted left by rhs bits; 0 when rhs is the width or more."
+    "ShiftLeft", "shift_left", "Return integers lhs shifted left by rhs bits; 0 when rhs is the width or more."
 )
 ShiftRightArithmetic = _arithmetic(
-    "ShiftRightArithmetic", "shift_right_arithmetic", "Integers lhs shifted right by rhs bits, the sign bit coming in."
+    "ShiftRightArithmetic",
+    "shift_right_arithmetic",
+    "Return integers lhs shifted right by rhs bits, the sign bit coming in.",
 )
 ShiftRightLogical = _arithmetic(
-    "ShiftRightLogical", "shift_right_logical", "Integers lhs shifted right by rhs bits, zeros coming in."
+    "ShiftRightLogical", "shift_right_logical", "Return integers lhs shifted right by rhs bits, zeros coming in."
 )
 Atan2 = _arithmetic("Atan2", "atan2", "The angle of the point (rhs, lhs), in (-pi, pi].")
 Complex = _arithmetic("Complex", "complex", "Real parts lhs and imaginary parts rhs, both F32 or F64, as C64 or C128.")
@@ -127,7 +129,7 @@ def _compare(
     left, right = binary_operands(builder, lhs, rhs, dimensions)
     kind = left.tensor.scalar_type.kind
     if kind == "complex" and direction not in ("EQ", "NE"):
-        raise ArgumentError("lhs", f"complex numbers have no order, got {Shape.of(left.type).brief}")
+        raise ArgumentError("lhs", f"must not be complex, got {Shape.of(left.type).brief}")
     compare_type = {"signed": "SIGNED", "i1": "UNSIGNED", "unsigned": "UNSIGNED"}.get(kind, "FLOAT")
     if total and compare_type == "FLOAT" and kind != "complex":
         compare_type = "TOTALORDER"
@@ -136,7 +138,7 @@ def _compare(
 
 
 def _comparison(name: str, doc: str) -> BinaryOperation:
-    """Eq, Ne, Ge, Gt, Le and Lt, which are StableHLO's directions, and the same in the total order."""
+    """Declare Eq, Ne, Ge, Gt, Le or Lt (StableHLO's directions), or one of these in the total order."""
     direction = name.removesuffix(_TOTAL_ORDER)
     return _of_two(
         name, "Element-wise comparison operations", doc,
@@ -164,9 +166,9 @@ EqTotalOrder, NeTotalOrder, GeTotalOrder, GtTotalOrder, LeTotalOrder, LtTotalOrd
 
 @operation
 def Select(builder: XlaBuilder, pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
-    """Return on_true where pred, else on_false, which have one shape. `pred` is PRED of that shape, or a scalar.
+    """Return on_true where pred holds, else on_false, of the same shape. `pred` is PRED of that shape, or a scalar.
 
-    Tuples are chosen whole by a scalar `pred`. Source: "Select".
+    Tuples need a scalar `pred`. Source: "Select".
     """
     chooser = checks.kind(checks.array(builder, pred, "pred"), "pred", "of element type PRED", "i1")
     yes, no = builder.value(on_true, "on_true"), builder.value(on_false, "on_false")
@@ -215,7 +217,7 @@ def Clamp(builder: XlaBuilder, min: Operand, operand: XlaOp, max: Operand) -> Xl
 
 @operation
 def ConvertElementType(builder: XlaBuilder, operand: XlaOp, new_element_type: ElementLike) -> XlaOp:
-    """Return each element converted to `new_element_type`; the dimensions stay. Source: "ConvertElementType"."""
+    """Return each element converted to `new_element_type`; dimensions are unchanged. Source: "ConvertElementType"."""
     value = checks.array(builder, operand, "operand")
     return builder.emit_one(
         "stablehlo.convert", [value], None, value.tensor.with_element_type(_element(new_element_type))
@@ -224,10 +226,10 @@ def ConvertElementType(builder: XlaBuilder, operand: XlaOp, new_element_type: El
 
 @operation
 def BitcastConvertType(builder: XlaBuilder, operand: XlaOp, new_element_type: ElementLike) -> XlaOp:
-    """Return the bits of the elements seen as `new_element_type`. Source: "BitcastConvertType".
+    """Return the bits of the elements reinterpreted as `new_element_type`. Source: "BitcastConvertType".
 
-    To a type B/B' times narrower, a last dimension of size B/B' is added; to a wider one, a last dimension of size
-    B'/B is taken away.
+    Converting to a type B/B' times narrower appends a dimension of size B/B'; to a wider one, the last dimension,
+    of size B'/B, is removed.
     """
     value = checks.array(builder, operand, "operand")
     element = _element(new_element_type)
@@ -246,9 +248,9 @@ def BitcastConvertType(builder: XlaBuilder, operand: XlaOp, new_element_type: El
 
 @operation
 def ReducePrecision(builder: XlaBuilder, operand: XlaOp, mantissa_bits: int, exponent_bits: int) -> XlaOp:
-    """Floats rounded to a format of so many bits and back. Source: "ReducePrecision", whose argument order this is.
+    """Return floats rounded to a narrower format and back. Source: "ReducePrecision", whose argument order this is.
 
-    At least 1 exponent bit, no negative mantissa bits.
+    `exponent_bits` must be at least 1, `mantissa_bits` at least 0.
     """
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", "of a floating-point type", "float")
     exponent = checks.integer(exponent_bits, "exponent_bits", 1)

@@ -1,4 +1,4 @@
-"""Operations that read or write at indices known while running.
+"""Operations that read or write at runtime indices.
 
 Source: XlaBuilder operation semantics, "DynamicSlice", "DynamicUpdateSlice", "Gather", "Scatter".
 """
@@ -20,18 +20,18 @@ from spmd.ir import Value
 
 
 def _starts(builder: XlaBuilder, start_indices: object, rank: int) -> list[Value]:
-    """One integer scalar a dimension, from scalars or from a vector."""
+    """Return one integer scalar per dimension, from scalars or from a vector."""
     if isinstance(start_indices, XlaOp) and start_indices.shape.rank() == 1:
         vector = checks.array(builder, start_indices, "start_indices")
         if checks.sizes(vector) != (rank,):
             raise ArgumentError(
-                "start_indices", f"a vector of {rank} entries is needed, got {Shape.of(vector.type).brief}"
+                "start_indices", f"must be a vector of {rank} entries, got {Shape.of(vector.type).brief}"
             )
         values = [_entry(builder, vector, i) for i in range(rank)]
     else:
         starts = start_indices if isinstance(start_indices, (list, tuple)) else [start_indices]
         if len(starts) != rank:
-            raise ArgumentError("start_indices", f"{rank} scalars are needed, one a dimension, got {len(starts)}")
+            raise ArgumentError("start_indices", f"must be {rank} scalars, one per dimension, got {len(starts)}")
         values = [checks.scalar(builder, one, f"start_indices[{i}]") for i, one in enumerate(starts)]
     for value in values:
         checks.kind(value, "start_indices", "of an integer type", "signed", "unsigned")
@@ -50,17 +50,16 @@ def _entry(builder: XlaBuilder, vector: Value, index: int) -> Value:
 def DynamicSlice(
     builder: XlaBuilder, operand: XlaOp, start_indices: Sequence[XlaOp] | XlaOp, size_indices: Sequence[int]
 ) -> XlaOp:
-    """Return the part of `operand` of sizes `size_indices` at `start_indices`, moved inside the operand where it
-    sticks out.
+    """Return the slice of `operand` of sizes `size_indices` at `start_indices`, clamped to stay in bounds.
 
-    `start_indices`: one integer scalar a dimension, or a vector of them. Source: "DynamicSlice".
+    `start_indices`: one integer scalar per dimension, or a vector of them. Source: "DynamicSlice".
     """
     value = checks.array(builder, operand, "operand")
     rank = value.tensor.rank
     sizes = checks.integers(size_indices, "size_indices", rank, 0)
-    for number, (size, whole) in enumerate(zip(sizes, checks.sizes(value), strict=True)):
-        if size > whole:
-            raise ArgumentError("size_indices", f"{size} is more than the size {whole} of dimension {number}")
+    for number, (size, limit) in enumerate(zip(sizes, checks.sizes(value), strict=True)):
+        if size > limit:
+            raise ArgumentError("size_indices", f"must be at most {limit} in dimension {number}, got {size}")
     starts = _starts(builder, start_indices, rank)
     return builder.emit_one("stablehlo.dynamic_slice", [value, *starts], {"slice_sizes": sizes})
 
@@ -69,14 +68,14 @@ def DynamicSlice(
 def DynamicUpdateSlice(
     builder: XlaBuilder, operand: XlaOp, update: XlaOp, start_indices: Sequence[XlaOp] | XlaOp
 ) -> XlaOp:
-    """Return `operand` with `update` in it at `start_indices`, moved inside where it sticks out.
+    """Return `operand` with `update` written at `start_indices`, clamped to stay in bounds.
 
     `update` has the operand's rank and element type, and no larger dimension. Source: "DynamicUpdateSlice".
     """
     value, part = checks.array(builder, operand, "operand"), checks.array(builder, update, "update")
     checks.same_element_type(part, value, "update")
-    sizes, whole = checks.sizes(part), checks.sizes(value)
-    if len(sizes) != len(whole) or any(one > two for one, two in zip(sizes, whole, strict=True)):
+    sizes, limit = checks.sizes(part), checks.sizes(value)
+    if len(sizes) != len(limit) or any(one > two for one, two in zip(sizes, limit, strict=True)):
         raise ArgumentError(
             "update", f"must fit into operand {Shape.of(value.type).brief}, got {Shape.of(part.type).brief}"
         )
@@ -98,11 +97,11 @@ def Gather(
     *,
     dimension_numbers: GatherDimensionNumbers | None = None,
 ) -> XlaOp:
-    """Slices of `operand`, of `slice_sizes`, at the indices in `start_indices`, put together. Source: "Gather".
+    """Return slices of `operand`, of `slice_sizes`, at the indices in `start_indices`, assembled. Source: "Gather".
 
     `index_vector_dim` is the dimension of `start_indices` that holds an index vector (its rank: an implicit last
-    dimension of size 1); the last dimension unless given. `start_index_map[i]` is the operand's dimension that entry i
-    indexes. `collapsed_slice_dims`, of slice size 1, are left out of the result; the others become `offset_dims` of it.
+    dimension of size 1); by default the last one. `start_index_map[i]` is the operand's dimension indexed by entry
+    i. `collapsed_slice_dims`, of slice size 1, are dropped from the result; the others become its `offset_dims`.
     Also Gather(operand, start_indices, dimension_numbers, slice_sizes, indices_are_sorted), as xla_client has it.
     """
     value, indices = checks.array(builder, operand, "operand"), checks.array(builder, start_indices, "start_indices")
@@ -122,9 +121,9 @@ def Gather(
         )
     numbers = dimension_numbers
     sizes = checks.integers(slice_sizes, "slice_sizes", rank, 0)
-    for number, (size, whole) in enumerate(zip(sizes, checks.sizes(value), strict=True)):
-        if size > whole:
-            raise ArgumentError("slice_sizes", f"{size} is more than the size {whole} of dimension {number} of operand")
+    for number, (size, limit) in enumerate(zip(sizes, checks.sizes(value), strict=True)):
+        if size > limit:
+            raise ArgumentError("slice_sizes", f"must be at most {limit} in dimension {number} of operand, got {size}")
     for number in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims):
         if sizes[number] > 1:
             raise ArgumentError(
@@ -132,8 +131,9 @@ def Gather(
             )
     dropped = len(numbers.collapsed_slice_dims) + len(numbers.operand_batching_dims)
     if rank != len(numbers.offset_dims) + dropped:
-        message = f"{len(numbers.offset_dims)} offset and {dropped} collapsed dimensions for an operand of rank {rank}"
-        raise ArgumentError("offset_dims", f"{message}: they must add up to the rank")
+        kept = len(numbers.offset_dims)
+        message = f"offset and collapsed dimensions must add up to the rank {rank}, got {kept} and {dropped}"
+        raise ArgumentError("offset_dims", message)
     attributes = {
         "dimension_numbers": numbers.attribute(),
         "slice_sizes": sizes,
@@ -160,9 +160,9 @@ def Scatter(
 ) -> XlaOp:
     """Return `operands` updated at `scatter_indices` with `updates`, by `update_computation`. Source: "Scatter".
 
-    Each element of an update is applied where its own index is one of the operands, and left out elsewhere.
+    Update elements whose own index is out of bounds are skipped.
     The computation takes the current value of each operand, then each update, and returns the new values. Several
-    operands, all of one shape, give a tuple. Also Scatter(operands, scatter_indices, updates, computation,
+    operands, all of one shape, return a tuple. Also Scatter(operands, scatter_indices, updates, computation,
     dimension_numbers, indices_are_sorted, unique_indices), as xla_client has it.
     """
     values = checks.arrays(builder, operands, "operands")
@@ -170,7 +170,7 @@ def Scatter(
     checks.kind(indices, "scatter_indices", "of an integer type", "signed", "unsigned")
     changes = checks.arrays(builder, updates, "updates")
     if len(changes) != len(values):
-        raise ArgumentError("updates", f"{len(values)} are needed, one an operand, got {len(changes)}")
+        raise ArgumentError("updates", f"must be {len(values)}, one per operand, got {len(changes)}")
     checks.same_dimensions(values, "operands")
     checks.same_dimensions(changes, "updates")
     for i, (change, value) in enumerate(zip(changes, values, strict=True)):
@@ -206,5 +206,5 @@ def Scatter(
 def _ascending(values: object, rank: int, argument: str) -> tuple[int, ...]:
     numbers = checks.dimensions(values, rank, argument)
     if list(numbers) != sorted(numbers):
-        raise ArgumentError(argument, f"{list(numbers)} must be in increasing order")
+        raise ArgumentError(argument, f"must be in increasing order, got {list(numbers)}")
     return numbers

@@ -39,7 +39,7 @@ def _square(value: Value, argument: str) -> None:
 def Cholesky(builder: XlaBuilder, a: XlaOp, lower: bool = True) -> XlaOp:
     """Return l with a = l l^H (lower), or u with a = u^H u, of positive definite matrices. Source: "Cholesky".
 
-    Only that triangle of `a`, and of the result, has a meaning; leading dimensions are batch dimensions.
+    Only that triangle of `a`, and of the result, is meaningful; leading dimensions are batch dimensions.
     """
     value = _matrices(builder, a, "a")
     _square(value, "a")
@@ -72,7 +72,7 @@ def TriangularSolve(
         form = Transpose(transpose_a).value
     except ValueError:
         raise ArgumentError(
-            "transpose_a", f"one of {[e.value for e in Transpose]} is needed, got {transpose_a!r}"
+            "transpose_a", f"must be one of {[e.value for e in Transpose]}, got {transpose_a!r}"
         ) from None
     attributes = {
         "left_side": bool(left_side),
@@ -94,7 +94,7 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
     try:
         kind = FftType(fft_type)
     except ValueError:
-        raise ArgumentError("fft_type", f"one of {[e.value for e in FftType]} is needed, got {fft_type!r}") from None
+        raise ArgumentError("fft_type", f"must be one of {[e.value for e in FftType]}, got {fft_type!r}") from None
     real = kind is FftType.RFFT
     checks.kind(
         value,
@@ -104,7 +104,7 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
     )
     lengths = checks.integers(fft_length, "fft_length", least=0)
     if not 1 <= len(lengths) <= min(3, value.tensor.rank):
-        raise ArgumentError("fft_length", f"1 to {min(3, value.tensor.rank)} lengths are needed, got {list(lengths)}")
+        raise ArgumentError("fft_length", f"must have 1 to {min(3, value.tensor.rank)} entries, got {list(lengths)}")
     axes = list(checks.sizes(value)[-len(lengths) :])
     expected = list(lengths)
     if kind is FftType.IRFFT:
@@ -123,7 +123,7 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
 def _normalized(
     builder: XlaBuilder, operand: object, features: dict[str, AttributeValue], epsilon: float, feature_index: int
 ) -> tuple[list[Value], dict[str, AttributeValue]]:
-    """Return the operand, vectors with one entry a feature, and the attributes."""
+    """Return the operand, the per-feature vectors, and the attributes."""
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", "of a floating-point type", "float")
     number = checks.dimension(feature_index, value.tensor.rank, "feature_index")
     values = [value]
@@ -141,9 +141,9 @@ def _normalized(
 def BatchNormTraining(
     builder: XlaBuilder, operand: XlaOp, scale: XlaOp, offset: XlaOp, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """Return `operand` normalized over all dimensions but the feature's: a tuple (output, batch_mean, batch_var).
+    """Return `operand` normalized over all dimensions but the feature dimension: (output, batch_mean, batch_var).
 
-    scale * (x - mean) / sqrt(var + epsilon) + offset; all vectors have one entry a feature. Source:
+    scale * (x - mean) / sqrt(var + epsilon) + offset; all vectors have one entry per feature. Source:
     "BatchNormTraining".
     """
     vectors = {"scale": scale, "offset": offset}
@@ -162,7 +162,7 @@ def BatchNormInference(
     epsilon: float,
     feature_index: int,
 ) -> XlaOp:
-    """BatchNormTraining's output with a given `mean` and `variance`. Source: "BatchNormInference"."""
+    """Return BatchNormTraining's output for given `mean` and `variance`. Source: "BatchNormInference"."""
     vectors = {"scale": scale, "offset": offset, "mean": mean, "variance": variance}
     values, attributes = _normalized(builder, operand, vectors, epsilon, feature_index)
     return builder.emit_one("stablehlo.batch_norm_inference", values, attributes)

@@ -34,7 +34,7 @@ def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tu
 
 @operation_of('"RngNormal"')
 def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
-    """Numbers of the normal distribution of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
+    """Return normally distributed numbers of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
     result_shape = array_shape_argument(shape)
     if not result_shape.tensor.scalar_type.is_float:
         raise ArgumentError("shape", f"must be of a floating-point type, got {result_shape.brief}")
@@ -43,7 +43,7 @@ def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> Xla
 
 @operation_of('"RngUniform"')
 def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
-    """Numbers distributed evenly over [a, b), scalars of `shape`'s type: PRED, integer or float."""
+    """Return numbers uniform over [a, b), scalars of `shape`'s type: PRED, integer or float."""
     result_shape = array_shape_argument(shape)
     if result_shape.tensor.scalar_type.is_complex:
         raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {result_shape.brief}")
@@ -67,7 +67,7 @@ def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
 
 @operation
 def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initial_state: XlaOp, shape: Shape) -> XlaOp:
-    """Random bits: a tuple of the state that follows and an array of `shape`. Source: "RngBitGenerator".
+    """Return random bits: a tuple of the next state and an array of `shape`. Source: "RngBitGenerator".
 
     `algorithm`: RNG_DEFAULT, RNG_THREE_FRY (initial_state u64[2]) or RNG_PHILOX (u64[2] or u64[3]).
     """
@@ -75,7 +75,7 @@ def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initi
         name = (algorithm if isinstance(algorithm, RandomAlgorithm) else RandomAlgorithm[algorithm]).value
     except KeyError:
         raise ArgumentError(
-            "algorithm", f"one of {[a.name for a in RandomAlgorithm]} is needed, got {algorithm!r}"
+            "algorithm", f"must be one of {[a.name for a in RandomAlgorithm]}, got {algorithm!r}"
         ) from None
     state = checks.array(builder, initial_state, "initial_state")
     result_shape = array_shape_argument(shape)

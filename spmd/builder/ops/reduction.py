@@ -1,4 +1,4 @@
-"""Operations that fold elements with a computation.
+"""Operations that combine elements with a computation.
 
 Source: XlaBuilder operation semantics, "Map", "Reduce", "ReduceWindow", "SelectAndScatter".
 """
@@ -28,12 +28,12 @@ PaddingLike = Padding | str | Sequence[tuple[int, int]]
 
 
 def _folded(builder: XlaBuilder, operands: object, init_values: object) -> tuple[list[Value], list[Value]]:
-    """Arrays of one shape and a scalar for each."""
+    """Return arrays of one shape, and one scalar for each."""
     values = checks.arrays(builder, operands, "operands")
     checks.same_dimensions(values, "operands")
     sequence = init_values if isinstance(init_values, (list, tuple)) else [init_values]
     if len(sequence) != len(values):
-        raise ArgumentError("init_values", f"{len(values)} scalars are needed, one an operand, got {len(sequence)}")
+        raise ArgumentError("init_values", f"must be {len(values)} scalars, one per operand, got {len(sequence)}")
     starts = [
         checks.scalar(builder, one, f"init_values[{i}]" if len(sequence) > 1 else "init_values", value)
         for i, (one, value) in enumerate(zip(sequence, values, strict=True))
@@ -53,10 +53,10 @@ def Reduce(
     computation: XlaComputation,
     dimensions: Sequence[int],
 ) -> XlaOp:
-    """Return `dimensions` of arrays of one shape folded away by `computation`, starting from `init_values`.
+    """Return arrays of one shape reduced over `dimensions` by `computation`, starting from `init_values`.
 
-    The computation takes a scalar for each array folded so far, then one for each input, and returns one for each (a
-    tuple when there are several). So does the operation. Source: "Reduce".
+    The computation takes an accumulator for each array, then an input for each, and returns one scalar for each (a
+    tuple if there are several), as does the operation. Source: "Reduce".
     """
     values, starts = _folded(builder, operands, init_values)
     numbers = checks.dimensions(dimensions, values[0].tensor.rank, "dimensions")
@@ -73,7 +73,7 @@ def ReduceAll(
     init_values: XlaOp | Sequence[XlaOp],
     computation: XlaComputation,
 ) -> XlaOp:
-    """Reduce over all dimensions. Source: "Reduce"."""
+    """Return Reduce over all dimensions. Source: "Reduce"."""
     first = operands[0] if isinstance(operands, (list, tuple)) else operands
     rank = checks.array(builder, first, "operands").tensor.rank
     return OPERATIONS["Reduce"](builder, operands, init_values, computation, range(rank))
@@ -82,7 +82,7 @@ def ReduceAll(
 def window_padding(
     padding: PaddingLike, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return (low, high) for each dimension from SAME, VALID or the pairs themselves."""
+    """Return (low, high) for each dimension from SAME, VALID or explicit pairs."""
     if isinstance(padding, (Padding, str)):
         try:
             return make_padding(sizes, window, strides, padding)
@@ -90,12 +90,12 @@ def window_padding(
             raise ArgumentError("padding", str(error)) from None
     pairs = [checks.integers(pair, "padding", 2) for pair in padding]
     if len(pairs) != len(sizes):
-        raise ArgumentError("padding", f"{len(sizes)} (low, high) pairs are needed, got {len(pairs)}")
+        raise ArgumentError("padding", f"must be {len(sizes)} (low, high) pairs, got {len(pairs)}")
     return [(low, high) for low, high in pairs]
 
 
 def padding_attribute(pairs: Sequence[tuple[int, int]]) -> Array:
-    """Return the pairs as an n x 2 array, also where there are none."""
+    """Return the pairs as an n x 2 array, for n = 0 too."""
     return np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
 
 
@@ -111,10 +111,10 @@ def ReduceWindow(
     base_dilations: Sequence[int] | None = None,
     window_dilations: Sequence[int] | None = None,
 ) -> XlaOp:
-    """Return the elements of every window of the operands folded by `computation`, starting from `init_values`.
+    """Return the elements of every window of the operands reduced by `computation`, starting from `init_values`.
 
     `padding` is Padding.SAME, Padding.VALID, or a (low, high) pair for each dimension. Strides and dilations are 1
-    unless given. Several operands, of one shape, give a tuple. Source: "ReduceWindow".
+    unless given. Several operands, of one shape, return a tuple. Source: "ReduceWindow".
     """
     values, starts = _folded(builder, operands, init_values)
     sizes = checks.sizes(values[0])
@@ -139,7 +139,7 @@ def ReduceWindow(
 
 
 def _are_pairs(values: Sequence[int] | Sequence[tuple[int, int]]) -> TypeGuard[Sequence[tuple[int, int]]]:
-    """Return whether `values` are (low, high) pairs, and not one number a dimension."""
+    """Return whether `values` are (low, high) pairs, not one number per dimension."""
     return any(isinstance(value, Sequence | np.ndarray) for value in values)
 
 
@@ -155,9 +155,9 @@ def ReduceWindowWithGeneralPadding(
     window_dilations: Sequence[int] | None = None,
     padding: Sequence[tuple[int, int]] = (),
 ) -> XlaOp:
-    """ReduceWindow with a (low, high) pair for each dimension.
+    """Return ReduceWindow with a (low, high) pair for each dimension.
 
-    The arguments come in XlaBuilder's order, or in that of the first edition, whose padding follows the strides:
+    Arguments are in XlaBuilder's order, or in that of the first edition, with padding after the strides:
     `ReduceWindowWithGeneralPadding(x, zero, add, [2], [2], [(1, 1)])`. Source: "ReduceWindow"; TensorFlow compiler
     framework document, "C++ interface".
     """
@@ -181,11 +181,11 @@ def SelectAndScatter(
     init_value: XlaOp,
     scatter: XlaComputation,
 ) -> XlaOp:
-    """Return the elements of `source` brought to the element that `select` picks in each window of `operand`.
+    """Return the elements of `source`, each scattered to the element that `select` picks in its window of `operand`.
 
-    `source` has the shape that ReduceWindow gives for these windows. Where windows pick one element more than once,
-    `scatter` (current value, source element) combines; all others are `init_value`. `select` returns whether its first
-    argument, the earlier one, is picked. Source: "SelectAndScatter".
+    `source` has the shape of ReduceWindow's result for these windows. If windows pick the same element, `scatter`
+    (current value, source element) combines; unpicked elements are `init_value`. `select` returns whether its first
+    argument, the earlier element, is picked. Source: "SelectAndScatter".
     """
     value = checks.array(builder, operand, "operand")
     source_value = checks.array(builder, source, "source")
@@ -200,7 +200,7 @@ def SelectAndScatter(
     if checks.sizes(source_value) != expected:
         raise ArgumentError(
             "source",
-            f"must have the dimensions {list(expected)}, one entry a window, got {Shape.of(source_value.type).brief}",
+            f"must have the dimensions {list(expected)}, one entry per window, got {Shape.of(source_value.type).brief}",
         )
     scalars = _scalars([value]) * 2
     picker = checks.signature(builder, select, "select", scalars, [t.TensorType((), t.I1)])
@@ -230,10 +230,10 @@ def Map(
     dimensions: Sequence[int] | None = None,
     static_operands: Sequence[XlaOp] = (),
 ) -> XlaOp:
-    """Return `computation`, on scalars, applied at every index of arrays of one shape. Source: "Map".
+    """Return the scalar `computation` applied at every index of arrays of one shape. Source: "Map".
 
     It takes one scalar for each operand, then the `static_operands` (of any shape, the same for every element), and
-    returns a scalar. `dimensions` are all dimensions in order.
+    returns a scalar. `dimensions` must be all dimensions in order.
     """
     values = checks.arrays(builder, operands, "operands")
     checks.same_dimensions(values, "operands")

@@ -1,4 +1,4 @@
-"""Operations that make values: parameters, constants, iota, tuples.
+"""Operations without array operands: parameters, constants, iota; and tuples.
 
 Source: XlaBuilder operation semantics, "Iota", "Tuple", "GetTupleElement"; "Constants vs. parameters" and the C++
 interface of the TensorFlow compiler framework document.
@@ -30,20 +30,20 @@ def shape_argument(shape: object, argument: str = "shape") -> Shape:
         except ValueError as error:
             raise ArgumentError(argument, str(error)) from None
     if not isinstance(shape, Shape):
-        raise ArgumentError(argument, f"a Shape is needed, got {type(shape).__name__}")
+        raise ArgumentError(argument, f"must be a Shape, got {type(shape).__name__}")
     return shape
 
 
 def array_shape_argument(shape: object, argument: str = "shape") -> Shape:
     array_shape = shape_argument(shape, argument)
     if not array_shape.is_array():
-        raise ArgumentError(argument, f"an array's shape is needed, got {array_shape.brief}")
+        raise ArgumentError(argument, f"must be an array's shape, got {array_shape.brief}")
     return array_shape
 
 
 @operation_of(_INTERFACE)
 def Parameter(builder: XlaBuilder, parameter_number: int, shape: Shape, name: str = "") -> XlaOp:
-    """Argument number `parameter_number` of the computation, of `shape` (an array, a tuple or a token)."""
+    """Return argument number `parameter_number` of the computation, of `shape` (an array, a tuple or a token)."""
     return builder.parameter(checks.integer(parameter_number, "parameter_number"), shape_argument(shape), str(name))
 
 
@@ -58,7 +58,7 @@ def Constant(builder: XlaBuilder, value: object) -> XlaOp:
 def ConstantLiteral(builder: XlaBuilder, literal: Literal) -> XlaOp:
     """Return a constant with the value of a Literal."""
     if not isinstance(literal, Literal):
-        raise ArgumentError("literal", f"a Literal is needed, got {type(literal).__name__}")
+        raise ArgumentError("literal", f"must be a Literal, got {type(literal).__name__}")
     return _literal(builder, literal)
 
 
@@ -72,7 +72,7 @@ def _literal(builder: XlaBuilder, literal: Literal) -> XlaOp:
 def _ranked(builder: XlaBuilder, value: object, rank: int, type: ElementLike | None) -> XlaOp:
     array = as_array(value, type)
     if array.ndim != rank:
-        raise ArgumentError("values" if rank else "value", f"rank {rank} is needed, got rank {array.ndim}")
+        raise ArgumentError("values" if rank else "value", f"must have rank {rank}, got {array.ndim}")
     return XlaOp(builder, builder.constant(array))
 
 
@@ -89,13 +89,13 @@ def ConstantR1(builder: XlaBuilder, values: object, value: object = None, type: 
         length = checks.integer(values, "length", 0)
         element = as_array(value, type)
         if element.ndim:
-            raise ArgumentError("value", f"a scalar is needed, got rank {element.ndim}")
+            raise ArgumentError("value", f"must be a scalar, got rank {element.ndim}")
         return XlaOp(builder, builder.constant(np.broadcast_to(element, (length,))))
     return _ranked(builder, values, 1, type)
 
 
 class ConstantOfRank(Protocol):
-    """An operation that makes a constant of nested lists or an array, of one rank."""
+    """An operation that makes a constant of a fixed rank from nested lists or an array."""
 
     def __call__(self, values: object, type: ElementLike | None = None) -> XlaOp: ...
 
@@ -108,21 +108,21 @@ def _of_rank(name: str, rank: int, doc: str) -> ConstantOfRank:
     return function
 
 
-ConstantR2 = _of_rank("ConstantR2", 2, "A matrix constant, from nested lists or an array.")
+ConstantR2 = _of_rank("ConstantR2", 2, "Return a matrix constant, from nested lists or an array.")
 ConstantR2FromArray2D = _of_rank(
     "ConstantR2FromArray2D",
     2,
-    "A matrix constant, from nested lists or an array: these are what the document's `Array2D` is in Python.",
+    "Return a matrix constant, from nested lists or an array: these are what the document's `Array2D` is in Python.",
 )
-ConstantR3FromArray3D = _of_rank("ConstantR3FromArray3D", 3, "A constant of rank 3.")
-ConstantR4FromArray4D = _of_rank("ConstantR4FromArray4D", 4, "A constant of rank 4.")
+ConstantR3FromArray3D = _of_rank("ConstantR3FromArray3D", 3, "Return a constant of rank 3.")
+ConstantR4FromArray4D = _of_rank("ConstantR4FromArray4D", 4, "Return a constant of rank 4.")
 
 
 @operation
 def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
     """Return 0, 1, 2, ... along `iota_dimension` of an array of `shape`. Source: "Iota".
 
-    In the form of xla_client, `Iota(builder, F32, 4)`, a vector of an element type and a size.
+    With xla_client's arguments, `Iota(builder, F32, 4)`, return a vector of that element type and size.
     """
     if not isinstance(shape, (Shape, str)) or (isinstance(shape, str) and "[" not in shape):
         shape, iota_dimension = Shape.array_shape(shape, [checks.integer(iota_dimension, "size", 0)]), 0
@@ -143,13 +143,13 @@ def Tuple(builder: XlaBuilder, elements: object) -> XlaOp:
 
 @operation
 def GetTupleElement(builder: XlaBuilder, tuple_data: XlaOp, index: int) -> XlaOp:
-    """Element `index` of a tuple. Source: "GetTupleElement"."""
+    """Return element `index` of a tuple. Source: "GetTupleElement"."""
     value = builder.value(tuple_data, "tuple_data")
     if not isinstance(value.type, t.TupleType):
-        raise ArgumentError("tuple_data", f"a tuple is needed, got {Shape.of(value.type).brief}")
+        raise ArgumentError("tuple_data", f"must be a tuple, got {Shape.of(value.type).brief}")
     number = checks.integer(index, "index")
     if not 0 <= number < len(value.type.types):
         raise ArgumentError(
-            "index", f"{number} is not in [0, {len(value.type.types)}), the elements of {Shape.of(value.type).brief}"
+            "index", f"must be in [0, {len(value.type.types)}) for {Shape.of(value.type).brief}, got {number}"
         )
     return XlaOp(builder, builder.element(value, number))
