@@ -592,7 +592,8 @@ FAMILIES = {
         top_k(x -> top_k(jnp.abs(x)
         """,
         """
-        v, i = jax.lax.top_k(x, 5) -> i = jnp.argsort(-x, -1, stable=True)[:, :5]; v = jnp.take_along_axis(x, i, -1)
+        v, i = jax.lax.top_k(x, 5) -> \
+            i = jnp.argsort(-x, -1, stable=True)[:, :5].astype(jnp.int32); v = jnp.take_along_axis(x, i, -1)
         jax.nn.softmax(v * 0.5, -1) -> jnp.exp(v * 0.5) / jnp.exp(v * 0.5).sum(-1, keepdims=True)
         """,
     ),
