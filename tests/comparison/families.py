@@ -913,7 +913,7 @@ FAMILIES = {
         -0.05 -> 0.05
         """,
         """
-        jnp.sum(d * d, -1) -> jnp.sum(x * x, 1)[:, None] + jnp.sum(y * y, 1) - 2 * x @ y.T
+        jnp.sum(d * d, -1) -> (jnp.sum(x * x, 1)[:, None] + jnp.sum(y * y, 1) - 2 * x @ y.T)
         jnp.exp(-0.05 * jnp.sum(d * d, -1)) -> jnp.prod(jnp.exp(-0.05 * d * d), -1)
         """,
     ),
