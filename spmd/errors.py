@@ -1,7 +1,7 @@
 """Every error a user can meet, each with its place in the source.
 
 An error shows as `file:line:column: what is wrong`, then the source line and a caret. Several errors of one file are
-told in one go: `error.diagnostics` lists them.
+reported together: `error.diagnostics` lists them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predict a transformer's training step, laid out five ways, on 8 to 4,096 processes of a cluster nobody has here.
+"""Predict a transformer's training step, laid out five ways, on 8 to 4,096 processes of a cluster.
 
     python examples/scaling/predict.py
 

@@ -56,7 +56,7 @@ class XlaOp:
         if self.value is not None:
             try:
                 return Shape.of(self.value.type)
-            except ValueError:  # told by GetShape with its place
+            except ValueError:  # GetShape reports it with its place
                 pass
         return self.builder.GetShape(self)
 

@@ -184,7 +184,7 @@ def _slope(
 
 @dataclass(frozen=True)
 class _Differences:
-    """A slope by finite differences, its uncertainty, and the deviation of other step lengths and of one-sided slopes."""
+    """A slope by finite differences, its uncertainty, and how far other step lengths and one-sided slopes deviate."""
 
     slope: float
     uncertain: float

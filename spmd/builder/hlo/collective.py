@@ -23,7 +23,7 @@ from spmd.support.arrays import Array
 
 
 def _read(operation: type[Operation], call: Call) -> XlaOp:
-    """Return a collective told by its operands, the computation that folds them, who takes part, and its channel."""
+    """Return a collective, described by its operands, reducer, groups and channel."""
     make = OPERATIONS[operation.builder_name]
     if issubclass(operation, ReducingOperation):
         operands, flag = _folded(call), call.flag("use_global_device_ids")

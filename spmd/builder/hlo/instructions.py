@@ -1,6 +1,6 @@
 """What each HLO opcode is in terms of the builder's operations.
 
-`metadata`, layouts and the like are ignored (see parser.py); an attribute that nobody reads is an error.
+`metadata`, layouts and the like are ignored (see parser.py); an unread attribute is an error.
 """
 
 from __future__ import annotations
