@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("spmd", "collectives", "partitioner", "launch", "jax_plugins", "benchmarks", "examples")
-WORDS = re.compile(r"\b(nobody|whoever|whomever|lent|told|turned)\b|\b(code|program|function)s? (ask|know|want)s\b", re.I)
+WORDS = re.compile(
+    r"\b(nobody|whoever|whomever|lent|told|turned)\b|\b(code|program|function)s? (ask|know|want)s\b", re.IGNORECASE
+)
 
 
 def prose(file: Path) -> list[tuple[int, str]]:
