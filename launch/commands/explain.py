@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
         print("\n".join(show_schedule(schedule, lowering.schedule)))
         return 0
-    notes = [f"not split: {note}" for note in prepared.notes]
+    notes = [f"not partitioned: {note}" for note in prepared.notes]
     if terminal.is_rich():
         terminal.show(*_tables(prepared.options.grid, found), *notes)
     else:

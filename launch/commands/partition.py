@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         output.write_program(str(parts.module))
         print()
     seconds = _times(args, parts.module)
-    notes = [f"not split: {note}" for note in parts.notes]
+    notes = [f"not partitioned: {note}" for note in parts.notes]
     if terminal.is_rich():
         terminal.show(_layouts(parts), _collectives(parts.module, seconds), *notes)
         return 0

@@ -91,7 +91,7 @@ def save(
     with RECORDER.note("checkpoint", f"save of step {step}"):
         how = "" if wait else ", wait=False"
         processes = CheckpointRanks(communicator, f"checkpoint.save of step {step} to {os.path.realpath(place)}{how}")
-        state = processes.agree(lambda: _state(place, step, keep, tree, shardings, per_rank, processes))
+        state = processes.agree(lambda: _state(place, step, keep, wait, tree, shardings, per_rank, processes))
         held = processes.all_gather(
             (state.structure, state.leaves, [entry.box for entry in state.places], state.scalars)
         )
@@ -122,6 +122,7 @@ def _state(
     place: Path,
     step: int,
     keep: int | None,
+    wait: bool,
     tree: object,
     shardings: object,
     per_rank: PerRank,
@@ -131,6 +132,8 @@ def _state(
         raise CheckpointError(f"step must be a non-negative integer of at most 63 bits, got {str(step)[:80]}")
     if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int | np.integer) or keep < 1):
         raise CheckpointError(f"keep must be at least 1, or None to keep all checkpoints, got {keep!r}")
+    if not isinstance(wait, bool):
+        raise CheckpointError(f"wait must be True or False, got {wait!r}")
     settle(place)
     structure, leaves = trees.flatten(tree)
     own = own_leaves.select(structure, per_rank)

@@ -223,8 +223,10 @@ def test_what_could_not_be_read_back_is_refused_when_it_is_saved(tmp_path: Path,
     assert checkpoint.steps(tmp_path) == []
 
 
-@pytest.mark.parametrize("options", [{"keep": "2"}, {"keep": True}, {"keep": 0}, {"step": 2**63}, {"step": "1"}])
-def test_numbers_that_are_none_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"keep": "2"}, {"keep": True}, {"keep": 0}, {"step": 2**63}, {"step": "1"}, {"wait": "no"}]
+)
+def test_options_that_are_invalid_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError):
         checkpoint.save(tmp_path, **{"step": 1, "tree": {}, **options})
 
