@@ -315,7 +315,7 @@ def running_statistics_of_a_normalization(wrong: bool) -> Callable[..., Any]:
     return step
 
 
-@mistake(V, X, error="result 1 is held", replicated=0, replicated_results=True)
+@mistake(V, X, error="result 1 must be the same on all processes", replicated=0, replicated_results=True)
 def a_logged_loss_of_one_process(wrong: bool) -> Callable[..., Any]:
     def step(w: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         value, g = jax.value_and_grad(loss)(w, x)

@@ -333,7 +333,7 @@ WRONG_LINES = [
     "run sum.mlir a.npy", "run add.mlir a.npy b.npy --grid=", "run add.mlir --function nope a.npy b.npy", "run",
     "check", "run add.mlir both.npz --output nowhere/out.npz", "run add.mlir both.npz --output .",
     "run add.mlir both.npz --collective-timeout nan", "print",
-    "run add.mlir both.npz --combine-threshold -1", "run add.mlir both.npz --check-nans --print-each", "dance", "",
+    "run add.mlir both.npz --combine-threshold -1", "run add.mlir both.npz --check-nans --print-each", "dance",
     "explain sum.mlir --grid 0x1", "explain add.mlir --function nope", "partition add.mlir", "test", "test absent",
     "partition sharded.mlir --axis-priority nope", "launch", "launch -n 0 true", "launch -n 2 --threads x true",
     "test add.mlir -j 0", "check .", "print absent.mlir", "run add.mlir --nope", "launch -n 2 no-such-command",
