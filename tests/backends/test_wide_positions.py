@@ -72,7 +72,7 @@ def test_lanes_are_gathered_by_what_holds_their_places(span: int, name: str) -> 
 
 @pytest.mark.parametrize("element", ["i64", "ui32", "f32", "f64"])
 def test_an_iota_is_counted_in_64_bits_where_it_is_read(element: str) -> None:
-    """The array is computed where its elements are read, and never stored."""
+    """In native code the array is computed where its elements are read, and never stored."""
     array, three = f"tensor<{SIZE}x{element}>", f"tensor<3x{element}>"
     text = f"""func.func @main(%i: tensor<i64>) -> ({three}, {three}) {{
   %0 = stablehlo.iota dim = 0 : {array}
@@ -81,7 +81,7 @@ def test_an_iota_is_counted_in_64_bits_where_it_is_read(element: str) -> None:
   return %1, %2 : {three}, {three}
 }}"""
     module = spmd.parse(text)
-    at_end, at_place = spmd.compile(module)(np.int64(2**31 - 1))
+    at_end, at_place = spmd.compile(module, backends=("llvm", "numpy"))(np.int64(2**31 - 1))
     assert at_end.astype(np.float64).tolist() == np.arange(SIZE - 3, SIZE).astype(at_end.dtype).tolist()
     assert at_place.astype(np.float64).tolist() == np.arange(2**31 - 1, 2**31 + 2).astype(at_end.dtype).tolist()
 
