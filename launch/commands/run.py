@@ -121,12 +121,12 @@ def _watcher(args: argparse.Namespace) -> Any:
     return watch.print_each if args.print_each else None
 
 
-def _arguments(args: argparse.Namespace, module: Module, rank: int) -> list[Array]:
+def _arguments(args: argparse.Namespace, module: Module, rank: int, rows: Sequence[tuple[Nested, ...]]) -> list[Array]:
+    """Return the arguments of process `rank`; `rows` are those in the program's file (`_of_snapshot`)."""
     from spmd.io import arguments
 
     if args.random is not None:
         return arguments.make(module, args.function, args.random)
-    rows = _of_snapshot(args)
     if rows:
         return cast("list[Array]", list(rows[rank % len(rows)]))  # tuples, of which HLO has arguments, are taken, too
     return arguments.load(args.arguments, module.function(args.function), rank)
@@ -136,14 +136,15 @@ def _of_snapshot(args: argparse.Namespace) -> Sequence[tuple[Nested, ...]]:
     """Return the arguments in the program's file, a row for each device or one for all, unless others are given."""
     from spmd.io.snapshots import arguments_in
 
-    return () if args.arguments else arguments_in(args.program)
+    return () if args.arguments or args.random is not None else arguments_in(args.program)
 
 
 def _arguments_of_all(args: argparse.Namespace, module: Module, count: int) -> list[list[Array]]:
     """Return the arguments of each process; if no file name contains {rank}, all share one copy."""
-    if args.random is None and (len(_of_snapshot(args)) > 1 or any("{rank}" in path for path in args.arguments)):
-        return [_arguments(args, module, rank) for rank in range(count)]
-    return [_arguments(args, module, 0)] * count
+    rows = _of_snapshot(args)
+    if len(rows) > 1 or any("{rank}" in path for path in args.arguments):
+        return [_arguments(args, module, rank, rows) for rank in range(count)]
+    return [_arguments(args, module, 0, rows)] * count
 
 
 def _as_this_rank(args: argparse.Namespace, module: Module, grid: ProcessGrid | None, watcher: Any) -> Returned | None:
@@ -159,7 +160,7 @@ def _as_this_rank(args: argparse.Namespace, module: Module, grid: ProcessGrid | 
     _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)
     process = executable.process
     plan.connect(process)
-    arrays = _arguments(args, module, process.rank)
+    arrays = _arguments(args, module, process.rank, _of_snapshot(args))
     executable = executable.for_globals(arrays)
     plan.compare(executable)
     inputs = executable.shard(*arrays)

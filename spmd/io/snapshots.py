@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from spmd.support.arrays import Nested
 
 
-@lru_cache(maxsize=1)
 def arguments_in(path: str) -> Sequence[tuple[Nested, ...]]:
     """Return the arguments in the file, a row for each device or one for all; none in files that hold none."""
     file_path = Path(path)

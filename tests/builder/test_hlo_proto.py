@@ -112,6 +112,9 @@ def test_a_snapshot_is_run_on_its_arguments(tmp_path: Path, capsys: pytest.Captu
         assert main(["run", str(file), *arguments]) == 0
         shown = capsys.readouterr().out
         assert "[-3., -4.]" in shown if not arguments else "2xfloat32" in shown
+    file.write_bytes(bytes_field(1, proto) + bytes_field(2, vector(7, 8)))
+    assert main(["run", str(file)]) == 0
+    assert "[-7., -8.]" in capsys.readouterr().out, "the file is read again"
 
 
 def test_a_snapshot_of_partitions_has_a_row_of_arguments_each(
