@@ -22,7 +22,7 @@ _FLAGS = {
     69: "unique_indices", 71: "use_global_device_ids", 85: "largest", 89: "is_composite", 94: "is_reverse",
 }  # fmt: skip
 _LISTS = {20: "dynamic_slice_sizes", 32: "fft_length", 34: "slice_sizes"}
-_WORDS = {11: "kind", 63: "direction", 72: "type"}
+_WORDS = {11: "kind", 63: "direction", 72: "type", 102: "order"}
 _STRINGS = {22: "outfeed_config", 27: "infeed_config", 28: "custom_call_target", 79: "async_execution_thread"}
 #: Fields that an opcode always has, 0 where the message has none.
 _ALWAYS = {
