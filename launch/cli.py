@@ -56,7 +56,7 @@ class _Parser(argparse.ArgumentParser):
         return [] if len(found) > 1 and self.takes_the_rest else found
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} see {self.prog} --help)\n")
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def overview(names: Sequence[str]) -> _Parser:

@@ -120,6 +120,12 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
     assert "dance" in capsys.readouterr().err
 
 
+def test_a_wrong_option_names_the_help_that_lists_the_right_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["completion", "fish"])
+    assert capsys.readouterr().err.endswith(" (see spmd completion --help)\n")
+
+
 def test_check_is_silent_on_a_sound_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "add.mlir", "log.mlir"]) == 0
     assert capsys.readouterr() == ("", "")
