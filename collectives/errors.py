@@ -26,7 +26,7 @@ def grid_error(message: str) -> GroupError:
     return _grid_error(message)
 
 
-_PACKAGES = frozenset({"collectives", "launch", "partitioner", "spmd"})
+PACKAGES = frozenset({"collectives", "launch", "partitioner", "spmd"})
 #: Errors whose message suffices: the frames between the user's call and the error belong to this project.
 _plain: list[type[BaseException]] = [CommunicationError]
 
@@ -43,4 +43,4 @@ def is_reported_without_frames(error: BaseException | None) -> bool:
 
 def is_own_frame(frame: FrameType) -> bool:
     """Return whether a frame belongs to this project."""
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in PACKAGES

@@ -21,7 +21,8 @@ from spmd.support.arrays import Array, Results
 
 #: Ops with NaNs and infinities written by the user or by JAX, such as the initial -inf of a maximum.
 _WRITTEN = frozenset(("stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.reshape"))
-#: Matches the name that JAX gives an op: transformations and, last, the primitive.
+#: Matches a location that begins with the name that JAX gives an op: transformations and, last, the primitive. Without
+#: such a name it begins with the frames of the call, which have names as well.
 _NAME = re.compile(r'"(?:[^"\\]|\\.)*?([A-Za-z_0-9]+)"\(')
 
 
@@ -82,5 +83,5 @@ def _arrays(results: object) -> Sequence[Array]:
 
 def _primitive(op: Op) -> str:
     """Return the name of the primitive that JAX lowered to `op`, or of the op itself."""
-    named = _NAME.search(op.debug_location or "")
+    named = _NAME.match(op.debug_location or "")
     return named[1] if named else op.name.partition(".")[2]

@@ -56,6 +56,19 @@ def spmd_run() -> Run:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Exempt spmd's own modules from the rewriting of assertions.
+
+    pytest rewrites all modules of a distribution that has a plugin, which takes seconds in each process where their
+    bytecode is not kept, and gives nothing: they have no assertions. It has no setting for that, hence its own set.
+    """
+    hook = early_config.pluginmanager.rewrite_hook
+    marked = getattr(hook, "_must_rewrite", set())
+    marked -= {name for name in marked if name.partition(".")[0] in errors.PACKAGES}
+    hook.mark_rewrite()  # forgets what was decided before
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Hide spmd's own frames in reports of errors in a user's program or call."""
     if call.excinfo is None or not _is_plain(call.excinfo):

@@ -119,3 +119,12 @@ def test_a_report_shows_the_frames_of_the_test_unless_spmd_itself_is_wrong(pytes
     assert "<string>:1:21: custom form of unknown operation 'foo'" in report[program:call]
     assert not any(f"{package}/" in report[program:defect] for package in ("spmd", "collectives"))
     assert "spmd/io/reading.py" in report[defect:] and "ZeroDivisionError" in report[defect:]
+
+
+def test_modules_of_spmd_are_compiled_as_they_are() -> None:
+    """pytest leaves them to Python's own loader: rewriting their assertions took seconds in each process."""
+    import launch.cli
+    import spmd.ir.values
+
+    for module in (spmd.ir.values, launch.cli):
+        assert type(module.__loader__).__module__ == "_frozen_importlib_external"
