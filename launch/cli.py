@@ -5,6 +5,7 @@ Imports are deferred until they are needed: listing commands or reporting a wron
 
 import argparse
 import difflib
+import gc
 import importlib
 import os
 import pkgutil
@@ -116,6 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 on success; 1 for an invalid or failing program, 2 for an invalid command line or unreadable files, with a
     message.
     """
+    if argv is None:
+        _collect_rarely()
     try:
         with output.checked():
             return _run(list(sys.argv[1:] if argv is None else argv))
@@ -126,6 +129,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     except Exception as error:
         return _report(error)
+
+
+def _collect_rarely() -> None:
+    """Look for cyclic garbage less often, in a process that runs this command alone.
+
+    What its imports make stays until the end; to go through it 140 times takes a fifth of the time of a short command.
+    """
+    gc.set_threshold(50_000, 20, 20)
 
 
 def _run(arguments: list[str]) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -54,6 +55,14 @@ def check(session: pytest.Session) -> None:
     known, session.stash[_IMPORTED] = session.stash[_IMPORTED], _imported()
     if session.stash[_STATE] != before and session.stash[_IMPORTED] <= known:
         pytest.fail("drew from, or seeded, a generator that all share: take random.Random(seed) or default_rng(seed)")
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Put back at the end how Python's shared generator stood: for libraries that draw names from it."""
+    state = random.getstate()
+    yield
+    random.setstate(state)
 
 
 def _imported() -> frozenset[str]:

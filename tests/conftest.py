@@ -75,6 +75,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     chance.begin(session)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

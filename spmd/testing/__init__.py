@@ -63,7 +63,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     bytecode is not kept, and gives nothing: they have no assertions. It has no setting for that, hence its own set.
     """
     hook = early_config.pluginmanager.rewrite_hook
-    marked = getattr(hook, "_must_rewrite", set())
+    marked: set[str] = getattr(hook, "_must_rewrite", set())
     marked -= {name for name in marked if name.partition(".")[0] in errors.PACKAGES}
     hook.mark_rewrite()  # forgets what was decided before
 

@@ -29,7 +29,7 @@ def job(case: str, ranks: int = 2, **settings: str) -> tuple[int, str, str]:
 #: Of these the resident ranks of `tests.mpi.collectives.test_meeting`, `test_job` or another case here hold the facts.
 LONG_RUN = {
     "one_of_three_is_missing", "one_saves", "ends_under_a_started_one", "fails_amid_the_loop", "fails_in_a_thread",
-    "wait_in_a_circle", "ends_before_the_first_call"
+    "wait_in_a_circle", "ends_before_the_first_call", "ends_amid_the_loop"
 }  # fmt: skip
 ENDED = "has ended"
 NOT_THERE = "has not reached its first communication"

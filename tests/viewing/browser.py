@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import chance
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = (
@@ -51,7 +53,9 @@ def browser() -> Iterator[Tab]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra `test`)")
     if CHROMIUM is None:
         pytest.skip("no chromium is installed")
-    with playwright.sync_playwright() as driver:
+    with ExitStack() as stack:
+        with chance.undone():
+            driver = stack.enter_context(playwright.sync_playwright())
         started = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         page = started.new_page(viewport={"width": 1300, "height": 900})
         tab = Tab(page)
