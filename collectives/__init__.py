@@ -1,7 +1,6 @@
 """Communication between processes: process grids, every collective of StableHLO, channels; over MPI or between threads.
 
-Depends on NumPy and mpi4py only. Names are loaded when first used. ``collectives.mpi`` is imported only for MPI runs,
-since importing mpi4py starts MPI.
+Depends on NumPy and mpi4py only. Names are loaded when first used: that of ``collectives.mpi`` starts MPI.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Agreement of a group on facts, compared by digest and exchanged in full only where digests differ.
 
-Digests travel like the checks of collectives (``collectives.mpi_check``), so that a process in an agreement and one in
+Digests travel like the checks of collectives (``collectives.mpi.check``), so that a process in an agreement and one in
 a collective detect each other.
 """
 

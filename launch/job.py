@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from collectives import endings, failure, records
+from collectives import endings, failure
 from collectives.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE
 from collectives.processes import ends_with_parent, running_children, start_of
+from collectives.record import records
 from collectives.shared_memory import FOLDER
 from collectives.system import IS_LINUX
 from launch import rank, recording, remote

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectives.processes import start_of
-from collectives.records import PREFIX, REQUEST, replace
+from collectives.record.records import PREFIX, REQUEST, replace
 from spmd.runtime.notes import notes_of_running_jobs
 
 _NOTE = "job.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectives.failure import REPORTS_VARIABLE, launched_rank
-from collectives.reading import Call, Record, RecordError, read
+from collectives.record.reading import Call, Record, RecordError, read
 from collectives.states import ranges_text
 from launch.recording import Job
 

@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
         report = summary(args.files[0])
         print(json.dumps(report.to_json(), indent=1) if args.json else report)
         return 0
-    from collectives.diagnosis import diagnose
-    from collectives.reading import RecordError, read_all
+    from collectives.record.diagnosis import diagnose
+    from collectives.record.reading import RecordError, read_all
 
     try:
         found = diagnose(read_all(args.files))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from collectives.recorder import RECORDER
+from collectives.record.recorder import RECORDER
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import per_rank as own_leaves
 from spmd.checkpoint import store

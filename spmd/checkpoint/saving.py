@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
-from collectives.recorder import RECORDER
+from collectives.record.recorder import RECORDER
 from spmd.checkpoint import per_rank as own_leaves
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import (

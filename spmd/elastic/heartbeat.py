@@ -21,8 +21,8 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives import failure
-from collectives.mpi_sends import PendingSends
-from collectives.mpi_watch import LAST_TAG
+from collectives.mpi.sends import PendingSends
+from collectives.mpi.watch import LAST_TAG
 from spmd.elastic.members import Member
 from spmd.runtime.silence import Silence
 

@@ -23,8 +23,8 @@ from mpi4py import MPI
 
 from collectives import endings, failure
 from collectives.mpi import MpiCommunicator
-from collectives.mpi_losses import comes_of_loss, garbage_is_loss, is_loss, is_soon_lost, tolerates_faults
-from collectives.mpi_watch import Watcher
+from collectives.mpi.losses import comes_of_loss, garbage_is_loss, is_loss, is_soon_lost, tolerates_faults
+from collectives.mpi.watch import Watcher
 from spmd.checkpoint import writing as checkpoint_writing
 from spmd.elastic import admission, newcomer
 from spmd.elastic.heartbeat import Heartbeat

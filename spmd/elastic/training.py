@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from collectives import failure
-from collectives.recorder import RECORDER
+from collectives.record.recorder import RECORDER
 from spmd import checkpoint
 from spmd.checkpoint import writing
 from spmd.elastic.alone import Alone

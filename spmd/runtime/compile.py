@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from collectives.grid import ProcessGrid
-from collectives.recorder import RECORDER
+from collectives.record.recorder import RECORDER
 from spmd.analysis.shardings import is_sharded
 from spmd.backends.kernels import Program
 from spmd.compiler.pipeline.lower import ModuleLowering

@@ -14,7 +14,7 @@ from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
-from collectives.recorder import RECORDER
+from collectives.record.recorder import RECORDER
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.memory import too_large
 from spmd.backends.kernels import Program

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from collectives.diagnosis import straggler
+from collectives.record.diagnosis import straggler
 from collectives.states import ranges_text
 from spmd.dialects import OPS
 from spmd.dialects.core import Trait

@@ -145,7 +145,7 @@ def failure_of(rank: int | None, comm: MPI.Comm | None) -> Exception | None:
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not isinstance(comm, module.Comm):
         return None
-    from collectives.mpi_losses import has_failed, is_soon_lost  # late: importing it starts MPI
+    from collectives.mpi.losses import has_failed, is_soon_lost  # late: importing it starts MPI
 
     failed = is_soon_lost(comm) if rank is None else has_failed(comm, rank)
     return module.Exception(module.ERR_PROC_FAILED) if failed else None
@@ -156,7 +156,7 @@ def receiving(comm: MPI.Comm) -> AbstractContextManager[None]:
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not isinstance(comm, module.Comm):
         return nullcontext()
-    from collectives.mpi_losses import garbage_is_loss  # late, as above
+    from collectives.mpi.losses import garbage_is_loss  # late, as above
 
     return garbage_is_loss(comm)
 

@@ -23,7 +23,7 @@ from collectives import (
 )
 from collectives.arrays import Array
 from collectives.communicator import Communicator
-from collectives.mpi_background import LEAST
+from collectives.mpi.background import LEAST
 from collectives.operations import Operation
 from collectives.shapes import Shape
 from collectives.stacked import Stacks

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectives.activity import Activity, Waiting
-from collectives.calls import call_of
-from collectives.diagnosis import diagnose
 from collectives.operations import CollectivePermute
-from collectives.reading import Record, _record
-from collectives.recorder import Recorder
+from collectives.record.activity import Activity, Waiting
+from collectives.record.calls import call_of
+from collectives.record.diagnosis import diagnose
+from collectives.record.reading import Record, _record
+from collectives.record.recorder import Recorder
 
 SIZE = 7
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collectives.mpi_losses import tolerates_faults
+from collectives.mpi.losses import tolerates_faults
 from launch import elastic, mpirun
 from launch.beginning import MOST_STARTS
 from spmd import checkpoint

@@ -46,7 +46,7 @@ def together(comm, holds):  # type: ignore[no-untyped-def]
     """Whether it holds on all ranks that live. Behind the last step nobody catches losses but the program itself."""
     from mpi4py import MPI
 
-    from collectives.mpi_losses import comes_of_loss
+    from collectives.mpi.losses import comes_of_loss
 
     while True:
         try:

@@ -12,7 +12,7 @@ import spmd
 from collectives import failure
 from collectives.mpi import MpiCommunicator
 from collectives.operations import AllToAll
-from collectives.records import advice
+from collectives.record.records import advice
 
 #: For how long ranks are inside an all_reduce before others are let in: more than records may differ by.
 AGE_SECONDS = 0.05

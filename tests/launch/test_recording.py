@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from collectives.diagnosis import diagnose
-from collectives.reading import Record, read_all
+from collectives.record.diagnosis import diagnose
+from collectives.record.reading import Record, read_all
 from launch import mpirun
 from launch.cli import main
 from launch.commands import dump, top

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collectives.reading import Activity, Call, Record
+from collectives.record.reading import Activity, Call, Record
 from launch.cli import main
 from launch.watching import states
 

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from collectives import ADD, AllReduce
 from collectives.mpi import MpiCommunicator
-from collectives.mpi_watch import Watcher
+from collectives.mpi.watch import Watcher
 from tests.clocks import WATCHDOG_SECONDS
 
 RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size

@@ -131,7 +131,7 @@ def test_a_first_call_that_differs_gives_no_value(case: str) -> None:
 
 def test_what_is_called_again_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither where it is bound anew."""
-    from collectives.mpi_check import CheckedCommunicator
+    from collectives.mpi.check import CheckedCommunicator
 
     communicator = world.ranks()
     count = 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from collectives.mpi_background import LEAST
+from collectives.mpi.background import LEAST
 from spmd.analysis.constants import constant_array
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Region, Value, captured_values

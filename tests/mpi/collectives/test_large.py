@@ -11,8 +11,8 @@ def test_the_count_over_all_chunks_of_a_scattered_call_fits(
     most: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three chunks of four elements: each call has as many of every chunk, at least one, or `most` in all."""
-    from collectives import mpi_large
-    from collectives.mpi_transfer import Transfer
+    from collectives.mpi import large
+    from collectives.mpi.transfer import Transfer
     from collectives.operations import ReduceScatter
     from collectives.reduction import Reduction
 
@@ -22,11 +22,11 @@ def test_the_count_over_all_chunks_of_a_scattered_call_fits(
         sent.append(send.ravel().tolist())
         receive[...] = send[0]
 
-    monkeypatch.setattr(mpi_large, "MOST", most)
+    monkeypatch.setattr(large, "MOST", most)
     transfer = Transfer(lambda array: array, lambda out: out, post, lambda send, receive: [])
     operation = ReduceScatter((12,), np.dtype(np.float32), Reduction("add"), 0)
     received = np.zeros(4, np.float32)
-    mpi_large.within_limits(transfer, operation, 3).post(np.arange(12, dtype=np.float32), received)
+    large.within_limits(transfer, operation, 3).post(np.arange(12, dtype=np.float32), received)
     assert received.tolist() == [0, 1, 2, 3]
     assert len(sent) == calls and all(len(each) <= max(most, 3) for each in sent)
     assert sorted(number for each in sent for number in each) == list(range(12))

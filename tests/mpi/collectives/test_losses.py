@@ -5,8 +5,8 @@ import pickle
 import pytest
 from mpi4py import MPI
 
-from collectives import mpi_losses
-from collectives.mpi_losses import garbage_is_loss, tells_of_loss
+from collectives.mpi import losses
+from collectives.mpi.losses import garbage_is_loss, tells_of_loss
 
 pytestmark = pytest.mark.mpi
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.mpi
 def test_what_cannot_be_unpickled_is_a_loss_where_ranks_are_lost(
     error: Exception, lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpi_losses, "is_loss", lambda comm: lost)
+    monkeypatch.setattr(losses, "is_loss", lambda comm: lost)
     with pytest.raises(MPI.Exception if lost else type(error)) as raised, garbage_is_loss(MPI.COMM_SELF):
         raise error
     assert tells_of_loss(raised.value, MPI.COMM_SELF) == lost

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from collectives import ADD, AllReduce, CommunicationError, failure
-from collectives.activity import Activity
 from collectives.mpi import MpiCommunicator
-from collectives.mpi_meeting import meet
-from collectives.recorder import Recorder
+from collectives.mpi.meeting import meet
+from collectives.record.activity import Activity
+from collectives.record.recorder import Recorder
 from collectives.settings import CHECK_VARIABLE, WatchSettings
 
 pytestmark = pytest.mark.mpi
@@ -59,7 +59,7 @@ def comparing(monkeypatch: pytest.MonkeyPatch) -> MpiCommunicator:
     from mpi4py import MPI
 
     monkeypatch.setenv(CHECK_VARIABLE, "1")
-    monkeypatch.setattr("collectives.mpi.RECORDER", Recorder())
+    monkeypatch.setattr("collectives.mpi.communicator.RECORDER", Recorder())
     monkeypatch.setattr(failure, "record", None)
     return MpiCommunicator.world(MPI.COMM_WORLD.Dup())
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collectives import CommunicationError, Reduction, mpi_host, mpi_large, shared_memory
+from collectives import CommunicationError, Reduction, shared_memory
 from collectives.communicator import Communicator
-from collectives.mpi import MpiCommunicator
-from collectives.mpi_host import HostMemory
+from collectives.mpi import MpiCommunicator, host, large
+from collectives.mpi.host import HostMemory
 from collectives.threads import run
 from tests.collectives.behaviours import BEHAVIOURS
 from tests.collectives.cases import CollectiveCase, bits, cases, same
@@ -42,7 +42,7 @@ def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> N
 def test_so_do_operands_too_large_for_one_call(case: CollectiveCase) -> None:
     """As if MPI could count to five only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mpi_large, "MOST", 5)
+        patch.setattr(large, "MOST", 5)
         check(case)
 
 
@@ -51,8 +51,8 @@ def through_memory(monkeypatch: pytest.MonkeyPatch) -> MpiCommunicator:
     """A communicator whose every all_reduce goes through memory that ranks share, some elements at a time."""
     from mpi4py import MPI
 
-    monkeypatch.setattr(mpi_host, "LEAST", 1)
-    monkeypatch.setattr(mpi_host, "CHUNK", 48)
+    monkeypatch.setattr(host, "LEAST", 1)
+    monkeypatch.setattr(host, "CHUNK", 48)
     return MpiCommunicator(MPI.COMM_WORLD.Dup(), range(world().size))
 
 

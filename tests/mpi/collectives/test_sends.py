@@ -13,7 +13,7 @@ def test_a_receiver_that_is_lost_leaves_the_messages_to_others_alone() -> None:
     """MPI tells of it where the request is tested, and gives that request up; it may put that off."""
     from mpi4py import MPI
 
-    from collectives.mpi_sends import PendingSends
+    from collectives.mpi.sends import PendingSends
 
     class Sending:
         error: int | None = None

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.mpi
 
 
 def test_waits_that_can_end_and_waits_that_cannot() -> None:
-    from collectives.activity import Waiting
-    from collectives.mpi_watch import State, waits_in_vain
+    from collectives.mpi.watch import State, waits_in_vain
+    from collectives.record.activity import Waiting
 
     def waits(text: str, *ranks: int) -> State:
         return State(Waiting(text, ranks), 1, 5.0)
@@ -41,8 +41,8 @@ def test_waits_that_can_end_and_waits_that_cannot() -> None:
 
 
 def test_who_is_through_and_came_to_it_is_not_waited_for_in_vain() -> None:
-    from collectives.activity import Call, Waiting
-    from collectives.mpi_watch import never_came
+    from collectives.mpi.watch import never_came
+    from collectives.record.activity import Call, Waiting
 
     total = Waiting("sum", (0, 2), (0, 1, 2), sequence=3)
     gone = {0: {(0, 1, 2): 3}, 2: {(0, 1, 2): 2, (1, 2): 9}}
@@ -59,8 +59,8 @@ def test_who_is_through_and_came_to_it_is_not_waited_for_in_vain() -> None:
 
 def test_an_answer_is_kept_until_it_has_gone() -> None:
     """MPI may read a message when the ranks are connected, later; mpi4py holds it as long as its request lives."""
-    from collectives.activity import Activity
-    from collectives.mpi_watch import Watcher
+    from collectives.mpi.watch import Watcher
+    from collectives.record.activity import Activity
     from collectives.settings import WatchSettings
 
     class Sending:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from collectives.activity import Waiting
 from collectives.errors import CommunicationError
-from collectives.mpi_losses import tells_of_loss
+from collectives.mpi.losses import tells_of_loss
+from collectives.record.activity import Waiting
 from collectives.settings import CHECK_VARIABLE
 
 

@@ -1,8 +1,8 @@
 """The flight recorder: a process's last communications and notes, written when something goes wrong.
 
-Communications come from `collectives.activity`; programs add notes on other work. One file per process is written when
-a wait takes too long, at a failure, at SIGUSR1, and on the launcher's request: as a pickle of plain containers,
-``rank_<rank>``, and the same as JSON, ``<rank>.json``.
+Communications come from `collectives.record.activity`; programs add notes on other work. One file per process is
+written when a wait takes too long, at a failure, at SIGUSR1, and on the launcher's request: as a pickle of plain
+containers, ``rank_<rank>``, and the same as JSON, ``<rank>.json``.
 
 The format is that of PyTorch's flight recorder, which its analyzer (``torchfrtrace``) reads: ``version``,
 ``pg_config``, ``pg_status`` and ``entries``. Additional fields are an entry's ``op``, the collective as text, and the
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from collectives import records
-from collectives.activity import CAPACITY, Activity, Waiting
 from collectives.arrays import DType
 from collectives.failure import REPORTS_VARIABLE
+from collectives.record import records
+from collectives.record.activity import CAPACITY, Activity, Waiting
 from collectives.states import ranges_text
 
 VERSION = "2.10"

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collectives.reading import Call, Record
+from collectives.record.reading import Call, Record
 from collectives.states import ranges_text
 
 #: Collectives in which every rank waits for the last to arrive.

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar
 
-from collectives.activity import CAPACITY, Waiting
 from collectives.operations import CollectivePermute
+from collectives.record.activity import CAPACITY, Waiting
 from collectives.states import mismatch_text
 
 K = TypeVar("K")

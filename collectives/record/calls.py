@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
-from collectives.activity import Call, Pairs
 from collectives.operations import CollectivePermute, Operation, describe
-from collectives.places import caller_of
+from collectives.record.activity import Call, Pairs
 from collectives.states import short_list
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def caller_of() -> str:
+    """Return the location, ``file:line``, of the innermost caller outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def part_of(operation: Operation, rank: int) -> Operation:
@@ -27,7 +37,7 @@ def call_of(operation: Operation, members: Sequence[int], rank: int, where: str)
         operation = operation.linked(rank)
         taking = tuple(members[position] for position in operation.ends)
         pairs = tuple((members[source], members[target]) for source, target in operation.pairs)
-    place = where or caller_of(__package__)
+    place = where or caller_of()
     return Call(
         operation.name, describe(operation), operation.shape, result, operation.dtype, taking, place, pairs=pairs
     )

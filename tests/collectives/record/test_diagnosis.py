@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectives.diagnosis import Diagnosis, diagnose
-from collectives.reading import RecordError, read, read_all
+from collectives.record.diagnosis import Diagnosis, diagnose
+from collectives.record.reading import RecordError, read, read_all
 from tests.mutants import mutate_values, mutated_bytes
 
 SECOND = 10**9

@@ -15,10 +15,11 @@ from math import prod
 import numpy as np
 from mpi4py import MPI
 
-from collectives import layout, mpi_large
+from collectives import layout
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 from collectives.element_types import element
+from collectives.mpi import large
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter
 from collectives.shapes import Shape
 
@@ -32,7 +33,7 @@ def bind_fold(
     match operation:
         case ReduceScatter():
             steps = _scattered(comm, operation)
-        case _ if prod(operation.shape) > mpi_large.MOST:
+        case _ if prod(operation.shape) > large.MOST:
             steps = _in_pieces(comm, operation)
         case _ if prod(operation.shape) * operation.dtype.itemsize * comm.size <= _SMALL:
             steps = _gathered(comm, operation)
@@ -57,7 +58,7 @@ def bind_fold(
 
 def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
     """Split an operand whose counts and displacements exceed MPI's integers; the reduction is elementwise."""
-    parts = mpi_large.slices(prod(operation.shape))
+    parts = large.slices(prod(operation.shape))
     pieces = [_by_parts(comm, replace(operation, shape=(part.stop - part.start,))) for part in parts]
 
     def steps(array: Array) -> Array:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives.errors import CommunicationError
-from collectives.recorder import DTYPES
+from collectives.record.recorder import DTYPES
 
 #: Globals that pickles of PyTorch refer to, and their replacements.
 _PLAIN: dict[tuple[str, str], Callable[..., Any]] = {

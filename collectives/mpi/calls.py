@@ -13,9 +13,9 @@ from mpi4py import MPI
 from collectives import layout, operations
 from collectives.arrays import Array, DType
 from collectives.element_types import element
-from collectives.mpi_large import piece_by_piece, within_limits
-from collectives.mpi_transfer import Transfer
-from collectives.mpi_types import Message, as_is, mpi_reduction
+from collectives.mpi.large import piece_by_piece, within_limits
+from collectives.mpi.transfer import Transfer
+from collectives.mpi.types import Message, as_is, mpi_reduction
 from collectives.operations import Operation
 from collectives.shapes import Shape
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectives.activity import Call, Waiting
-from collectives.first_calls import FirstCalls
+from collectives.record.activity import Call, Waiting
+from collectives.record.first_calls import FirstCalls
 
 GROUP = (0, 2, 5)
 NAMES = st.sampled_from(["all_reduce add", "all_reduce maximum", "all_gather", "collective_permute"])

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectives.activity import Activity, Call, Waiting
+from collectives.record.activity import Activity, Call, Waiting
 
 CALL = Call("all_reduce", "all_reduce add of 4 float32", (4,), (4,), np.dtype(np.float32), (0, 1), "t.py:3")
 

@@ -12,9 +12,9 @@ import threading
 from functools import cache
 from time import monotonic
 
-from collectives.activity import Activity, Event
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
+from collectives.record.activity import Activity, Event
 
 #: Bytes from which on an all_reduce is started in the thread; smaller ones are bound by latency, which the thread adds.
 LEAST = 1 << 20

@@ -17,10 +17,10 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives import endings
-from collectives.activity import Activity, Waiting
 from collectives.arrays import Array
 from collectives.errors import CommunicationError
 from collectives.failure import REPORTS_VARIABLE
+from collectives.record.activity import Activity, Waiting
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
 

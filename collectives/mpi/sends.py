@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpi4py import MPI
 
-from collectives.mpi_losses import comes_of_loss
+from collectives.mpi.losses import comes_of_loss
 
 
 class PendingSends:

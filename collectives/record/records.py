@@ -1,4 +1,4 @@
-"""Location of the recordings of processes (`collectives.recorder`)."""
+"""Location of the recordings of processes (`collectives.record.recorder`)."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from mpi4py import MPI
 from mpi4py.util import dtlib
 
 from collectives.arrays import Array, DType
-from collectives.mpi_transfer import Transfer
-from collectives.mpi_types import Message
+from collectives.mpi.transfer import Transfer
+from collectives.mpi.types import Message
 from collectives.operations import AllGather, AllToAll, CollectiveBroadcast, Operation, ReduceScatter
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from mpi4py import MPI
 
-from collectives.activity import Activity, Event
 from collectives.arrays import Array
+from collectives.record.activity import Activity, Event
 
 _PERIOD = 2e-4  # polling interval in seconds: short against a transfer worth overlapping, long against one test
 

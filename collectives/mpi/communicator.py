@@ -16,25 +16,24 @@ from time import monotonic
 import numpy as np
 from mpi4py import MPI
 
-from collectives import failure, layout, mpi_calls
-from collectives.activity import Activity, SequenceCounter, Waiting
+from collectives import failure, layout
 from collectives.agreement import Agreement
 from collectives.arguments import as_members
 from collectives.arrays import Array, DType
-from collectives.calls import call_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Start, V
 from collectives.memory import keep_freed_memory
-from collectives.mpi_background import LEAST, BackgroundRequest
-from collectives.mpi_background import start as start_in_background
-from collectives.mpi_channels import MpiChannels
-from collectives.mpi_check import CheckedCommunicator, patiently
-from collectives.mpi_faults import fault_of
-from collectives.mpi_fold import bind_fold
-from collectives.mpi_host import HostMemory, goes_through_memory
-from collectives.mpi_losses import garbage_is_loss
-from collectives.mpi_meeting import meet
-from collectives.mpi_request import MpiRequest
-from collectives.mpi_watch import Watcher, warn
+from collectives.mpi import calls
+from collectives.mpi.background import LEAST, BackgroundRequest
+from collectives.mpi.background import start as start_in_background
+from collectives.mpi.channels import MpiChannels
+from collectives.mpi.check import CheckedCommunicator, patiently
+from collectives.mpi.faults import fault_of
+from collectives.mpi.fold import bind_fold
+from collectives.mpi.host import HostMemory, goes_through_memory
+from collectives.mpi.losses import garbage_is_loss
+from collectives.mpi.meeting import meet
+from collectives.mpi.request import MpiRequest
+from collectives.mpi.watch import Watcher, warn
 from collectives.one_thread import OneThread
 from collectives.operations import (
     AllReduce,
@@ -45,8 +44,10 @@ from collectives.operations import (
     ReduceScatter,
     filled,
 )
-from collectives.recorder import RECORDER
-from collectives.records import advice
+from collectives.record.activity import Activity, SequenceCounter, Waiting
+from collectives.record.calls import call_of, text_of
+from collectives.record.recorder import RECORDER
+from collectives.record.records import advice
 from collectives.settings import WatchSettings, check_alike
 from collectives.shapes import Shape
 from collectives.states import short_list
@@ -234,7 +235,7 @@ class MpiCommunicator(Communicator):
         shape, dtype = operation.result_shape(self.size), operation.dtype
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
-        transfer = mpi_calls.transfer(self.comm, operation)
+        transfer = calls.transfer(self.comm, operation)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
         in_place, empty, activity = transfer.in_place, np.empty, self.activity
         label, comm, rank = self.label(operation, where), self.comm, self.world_rank
@@ -339,9 +340,9 @@ class MpiCommunicator(Communicator):
         if isinstance(operation, AllReduce) and operation.associates and self.size > 2 and large:
             return self._in_background(operation, where)
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
-            transfer = mpi_calls.gathered(self.comm, operation)
+            transfer = calls.gathered(self.comm, operation)
         else:
-            transfer = mpi_calls.transfer(self.comm, operation)
+            transfer = calls.transfer(self.comm, operation)
         label, activity, threads = self.label(operation, where), self.activity, self.threads
         comm, rank, counter = self.comm, self.world_rank, self._counter_of(label)
 

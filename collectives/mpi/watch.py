@@ -20,13 +20,13 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives import failure
-from collectives.activity import Activity, Counted, Waiting
-from collectives.first_calls import FirstCalls
-from collectives.mpi_losses import comes_of_loss, garbage_is_loss
-from collectives.mpi_request import stop_progress, unfinished
-from collectives.mpi_sends import PendingSends
-from collectives.recorder import RECORDER
-from collectives.records import advice
+from collectives.mpi.losses import comes_of_loss, garbage_is_loss
+from collectives.mpi.request import stop_progress, unfinished
+from collectives.mpi.sends import PendingSends
+from collectives.record.activity import Activity, Counted, Waiting
+from collectives.record.first_calls import FirstCalls
+from collectives.record.recorder import RECORDER
+from collectives.record.records import advice
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
 

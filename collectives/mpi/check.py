@@ -20,17 +20,17 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from collectives.activity import Activity, Waiting
 from collectives.agreement import Agreement, Side, difference_text
 from collectives.arguments import as_members
 from collectives.arrays import Array, DType
-from collectives.calls import call_of, part_of, text_of
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError
-from collectives.mpi_channels import LAST_TAG, MpiChannels
-from collectives.mpi_faults import fault_of
-from collectives.mpi_losses import garbage_is_loss
+from collectives.mpi.channels import LAST_TAG, MpiChannels
+from collectives.mpi.faults import fault_of
+from collectives.mpi.losses import garbage_is_loss
 from collectives.operations import Operation
+from collectives.record.activity import Activity, Waiting
+from collectives.record.calls import call_of, part_of, text_of
 from collectives.shapes import Shape
 from collectives.states import mismatch_text
 

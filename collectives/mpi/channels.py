@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives.activity import Activity, Call, Waiting
 from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
 from collectives.layout import wire_dtype
-from collectives.mpi_calls import PERMUTE_TAG
-from collectives.mpi_request import MpiRequest
-from collectives.places import caller_of
+from collectives.mpi.calls import PERMUTE_TAG
+from collectives.mpi.request import MpiRequest
+from collectives.record.activity import Activity, Call, Waiting
+from collectives.record.calls import caller_of
 from collectives.shapes import Shape, extent_text
 
 #: ``wait(done, waiting)`` polls ``done()`` until it returns True.
@@ -123,7 +123,7 @@ def _has_tag(channel: int) -> bool:
 
 def _call(name: str, shape: Shape, dtype: DType, pair: tuple[int, int], where: str, channel: int, number: int) -> Call:
     text = f"{name} of {extent_text(shape, dtype)}"
-    return Call(name, text, shape, shape, dtype, pair, where or caller_of(__package__), channel, number)
+    return Call(name, text, shape, shape, dtype, pair, where or caller_of(), channel, number)
 
 
 def _at(where: str) -> str:

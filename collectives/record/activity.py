@@ -1,7 +1,7 @@
 """The communication that a process is in, and a ring buffer of its last ones.
 
-Read by the watchdog while the program runs (`collectives.mpi_watch`) and by the flight recorder after a failure
-(`collectives.recorder`).
+Read by the watchdog while the program runs (`collectives.mpi.watch`) and by the flight recorder after a failure
+(`collectives.record.recorder`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 
 from collectives.arrays import Array
-from collectives.mpi_types import Message
+from collectives.mpi.types import Message
 
 
 @dataclass(frozen=True)
