@@ -7,7 +7,7 @@ StableHLO specification, the "Semantics" of each op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from spmd.analysis.scalar.elements import Element, element_constant
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 from spmd.dialects.make import make_op
+from spmd.dialects.shapes import common_groups
 from spmd.ir import Op, Value
 from spmd.support.registry import filed
 from spmd.types import I64 as SI64
@@ -113,29 +114,9 @@ def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader
     """
     source: list[Affine] = []
     for theirs, ours in common_groups(result, operand):
-        offset = linear(index[theirs], row_major(result[theirs]))
-        source += _unravelled(offset, operand[ours], reader)
+        offset = linear([index[d] for d in theirs], row_major([result[d] for d in theirs]))
+        source += _unravelled(offset, [operand[d] for d in ours], reader)
     return tuple(source)
-
-
-def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[slice, slice]]:
-    """Yield the smallest groups of consecutive dimensions of two shapes that hold equally many elements."""
-    i = j = 0
-    while i < len(left) or j < len(right):
-        start, other = i, j
-        size, others = 1, 1
-        while True:
-            if size <= others and i < len(left) and (size < others or i == start):
-                size, i = size * left[i], i + 1
-            elif (others < size and j < len(right)) or (j == other and j < len(right)):
-                others, j = others * right[j], j + 1
-            else:
-                break
-        while i < len(left) and left[i] == 1:
-            i += 1
-        while j < len(right) and right[j] == 1:
-            j += 1
-        yield slice(start, i), slice(other, j)
 
 
 def _unravelled(offset: Affine, sizes: Sequence[int], reader: ElementReader) -> list[Affine]:

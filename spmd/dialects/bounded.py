@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.dialects.core import Trait, has_trait
-from spmd.dialects.shapes import bounds_of
+from spmd.dialects.shapes import bounds_of, common_groups
 from spmd.ir import NumberedValue, Op
 from spmd.support.registry import filed
 from spmd.types import TensorType, Type
@@ -315,26 +315,6 @@ def _scatter(op: Op) -> Iterator[Axis]:
 # --- reshape ---------------------------------------------------------------------------------------------------------
 
 
-def reshape_groups(operand: Sequence[int], result: Sequence[int]) -> list[tuple[range, range]]:
-    """Return the shortest groups of dimensions of both shapes with equally many elements, in order."""
-    if 0 in operand or 0 in result:
-        return [(range(len(operand)), range(len(result)))]
-    groups: list[tuple[range, range]] = []
-    first, second = 0, 0
-    while first < len(operand) or second < len(result):
-        start = first, second
-        sizes = [1, 1]
-        while start == (first, second) or sizes[0] != sizes[1]:
-            if first < len(operand) and (sizes[0] <= sizes[1] or second == len(result)):
-                sizes[0] *= operand[first]
-                first += 1
-            else:
-                sizes[1] *= result[second]
-                second += 1
-        groups.append((range(start[0], first), range(start[1], second)))
-    return groups
-
-
 @_rules("reshape")
 def _reshape(op: Op) -> Iterator[Axis]:
     """Relate a bounded dimension to one of the dimensions that it becomes.
@@ -342,11 +322,11 @@ def _reshape(op: Op) -> Iterator[Axis]:
     It is the first that is filled evenly at any size, else the first with several elements.
     """
     shape, result = _shape(op, 0), op.result.tensor.static_shape
-    for taken, given in reshape_groups(shape, result):
+    for taken, given in common_groups(shape, result):
         for dimension in taken:
             others = prod(shape[other] for other in taken if other != dimension)
             several = [place for place in given if result[place] != 1] or list(given)
             total = prod(result[place] for place in given)
-            even = [p for p in several if result[p] and others % (total // result[p]) == 0]
+            even = [p for p in several if total and others % (total // result[p]) == 0]
             place = next(iter(even or several), None)
             yield Axis(((0, dimension),), () if place is None else ((0, place),))

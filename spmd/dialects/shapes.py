@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from spmd.dialects.checks import Dimension, shape_text
 from spmd.dialects.core import InferenceError
@@ -112,3 +112,23 @@ def windows(
             continue
         dimensions.append(window_count(low + dilated(size, base) + high, dilated(window, dilation), stride))
     return dimensions
+
+
+def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[range, range]]:
+    """Yield the smallest groups of consecutive dimensions of two shapes that hold equally many elements."""
+    i = j = 0
+    while i < len(left) or j < len(right):
+        start, other = i, j
+        size, others = 1, 1
+        while True:
+            if size <= others and i < len(left) and (size < others or i == start):
+                size, i = size * left[i], i + 1
+            elif (others < size and j < len(right)) or (j == other and j < len(right)):
+                others, j = others * right[j], j + 1
+            else:
+                break
+        while i < len(left) and left[i] == 1:
+            i += 1
+        while j < len(right) and right[j] == 1:
+            j += 1
+        yield range(start, i), range(other, j)

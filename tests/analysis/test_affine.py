@@ -2,12 +2,10 @@
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spmd.analysis.affine import Affine, Split, divided, linear, row_major
-from spmd.analysis.index_maps import common_groups
+from spmd.analysis.affine import Affine, Split, divided
 
 EXTENTS = {0: 3, 1: 4, 2: 5}
 
@@ -55,21 +53,3 @@ def test_a_quotient_is_affine_or_is_refused(offset: int, coefficients: list[int]
     if parts is not None:
         for point in points():
             assert divmod(value(form, point), size) == (value(parts[0], point), value(parts[1], point))
-
-
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [((4, 256, 256), (4, 256, 8, 32)), ((2, 1, 3), (6,)), ((), (1, 1)), ((6, 4), (3, 8)), ((1, 5, 1), (5,)), ((), ())],
-)
-def test_shapes_are_cut_into_stretches_of_as_many_elements(left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    groups = list(common_groups(left, right))
-    assert [size for theirs, _ in groups for size in left[theirs]] == list(left)
-    assert [size for _, ours in groups for size in right[ours]] == list(right)
-    for theirs, ours in groups:
-        assert linear([Affine(1)] * len(left[theirs]), row_major(left[theirs])).offset >= 0
-        total = [1, 1]
-        for size in left[theirs]:
-            total[0] *= size
-        for size in right[ours]:
-            total[1] *= size
-        assert total[0] == total[1]

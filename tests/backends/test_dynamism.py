@@ -81,6 +81,18 @@ def test_a_dimension_made_smaller() -> None:
         here(text, x, np.int32(5))
 
 
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_reshape_keeps_the_size_of_a_dimension_of_bound_one(size: int) -> None:
+    text = """func.func @main(%x: tensor<1x3xf32>, %n: tensor<i32>) -> tensor<?x3x1xf32, #stablehlo.bounds<1, ?, ?>> {
+      %b = stablehlo.set_dimension_size %x, %n, dim = 0
+        : (tensor<1x3xf32>, tensor<i32>) -> tensor<?x3xf32, #stablehlo.bounds<1, ?>>
+      %r = stablehlo.reshape %b
+        : (tensor<?x3xf32, #stablehlo.bounds<1, ?>>) -> tensor<?x3x1xf32, #stablehlo.bounds<1, ?, ?>>
+      return %r : tensor<?x3x1xf32, #stablehlo.bounds<1, ?, ?>>
+    }"""
+    assert here(text, np.ones((1, 3), np.float32), np.int32(size))[0].shape == (size, 3, 1)
+
+
 SHAPES = """
 func.func @main(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> tensor<?x?xf32> {
   %a = shape.shape_of %x : tensor<?x?xf32> -> tensor<2xindex>

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.kernels import Context, Kernel, make_kernel
-from spmd.dialects.bounded import Axis, at_bounds, axes, reshape_groups
+from spmd.dialects.bounded import Axis, at_bounds, axes
 from spmd.dialects.core import InferenceError
 from spmd.dialects.faults import run_time_faults
-from spmd.dialects.shapes import dilated
+from spmd.dialects.shapes import common_groups, dilated
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import AttributeValue, NumberedValue, Op
 from spmd.support.arrays import Array, Results
@@ -164,7 +164,7 @@ class _Specialized:
         op = self.op
         source, target = self.full.operands[0].tensor.static_shape, self.full.result.tensor.static_shape
         shape = list(target)
-        for taken, given in reshape_groups(source, target):
+        for taken, given in common_groups(source, target):
             count = prod(sizes[dimension] for dimension in taken)
             open_places = [place for place in given if op.result.tensor.shape[place] is None]
             if len(open_places) == len(taken) == len(given) == 1:
@@ -276,7 +276,7 @@ def _pad(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[li
 def _reshape(it: _Specialized, attributes: dict[str, AttributeValue], sizes: list[list[int]]) -> None:
     """Pad dimensions that become static to their bounds first."""
     source, target = it.full.operands[0].tensor.static_shape, it.full.result.tensor.static_shape
-    for taken, given in reshape_groups(source, target):
+    for taken, given in common_groups(source, target):
         if all(it.op.result.tensor.shape[place] is not None for place in given):
             for dimension in taken:
                 sizes[0][dimension] = source[dimension]
