@@ -6,7 +6,7 @@ rules: their sources and targets must be sharded alike. Source: Shardy's documen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -85,7 +85,7 @@ class Graph:
 
     def build(self) -> None:
         """Build specs and edges of the whole program; raises CompileError for contradicting annotations."""
-        for op in _all_ops(self.program.block):
+        for op in self.program.block.walk():
             for operand in op.operands:
                 self._uses[operand] = self._uses.get(operand, 0) + 1
         self._group()
@@ -287,7 +287,7 @@ class Graph:
     def _apply_constraints(self) -> None:
         """Apply the annotation of a value's only sharding constraint to the value itself, unless contradicted."""
         askers: dict[Value, list[Op]] = {}
-        for op in _all_ops(self.program.block):
+        for op in self.program.block.walk():
             if op.name == CONSTRAINT:
                 askers.setdefault(op.operands[0], []).append(op)
         for value, ops in askers.items():
@@ -320,8 +320,3 @@ def _apply(spec: Spec, annotation: Annotation) -> None:
         else:
             spec.dimensions[index] = axes
             spec.closed[index] = annotation.closed[index]
-
-
-def _all_ops(block: Block) -> Iterable[Op]:
-    for op in block.ops:
-        yield from op.walk()

@@ -6,8 +6,10 @@ its sharding names; values computed from such values are manual over the same su
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
+from partitioner.disjoint_sets import DisjointSets
 from partitioner.reading import ShardingReader
 from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
 from spmd.ir import Block, Op, Value
@@ -29,26 +31,32 @@ def manual_values(block: Block, reader: ShardingReader) -> dict[Value, frozenset
 
     Values connected by ops are in manual code together; only the calls cross its boundary.
     """
-    boundaries = [op for op in _all_ops(block) if is_boundary(op)]
+    boundaries = [op for op in block.walk() if is_boundary(op)]
     if not boundaries:
         return {}
-    roots = _Components()
-    for op in _all_ops(block):
+    sets = DisjointSets()
+    numbers: defaultdict[Value, int] = defaultdict(sets.new)
+    for op in block.walk():
         if not is_boundary(op):
-            roots.join(list(_connected(op)))
-    manual: dict[Value, frozenset[int]] = {}
+            for value in (values := list(_connected(op))):
+                sets.join(numbers[values[0]], numbers[value])
+    connected = tuple(numbers)
+
+    def part_of(value: Value) -> int:
+        return sets.find(numbers[value])
+
+    manual: defaultdict[int, frozenset[int]] = defaultdict(frozenset)
     for op in boundaries:
-        part = roots.of(global_and_local(op)[1])
-        manual[part] = manual.get(part, frozenset()) | reader.manual_call(op)
-    for op in _all_ops(block):
+        manual[part_of(global_and_local(op)[1])] |= reader.manual_call(op)
+    for op in block.walk():
         axes = frozenset() if is_boundary(op) else _annotated_axes(op, reader)
         for value in _connected(op) if axes else ():
-            manual[roots.of(value)] = manual.get(roots.of(value), frozenset()) | axes
+            manual[part_of(value)] |= axes
     for _ in boundaries:  # nested manual code is manual over the outer sub-axes, too
         for op in boundaries:
-            whole, part = map(roots.of, global_and_local(op))
+            whole, part = map(part_of, global_and_local(op))
             manual[part] |= manual.get(whole, frozenset())
-    return {value: manual[roots.of(value)] for value in roots.values() if roots.of(value) in manual}
+    return {value: manual[part_of(value)] for value in connected if part_of(value) in manual}
 
 
 def _annotated_axes(op: Op, reader: ShardingReader) -> frozenset[int]:
@@ -70,35 +78,3 @@ def _connected(op: Op) -> Iterator[Value]:
             values += block.arguments
             values += block.terminator.operands if block.ops else ()
     return (value for value in values if isinstance(value.type, TensorType))
-
-
-def _all_ops(block: Block) -> Iterator[Op]:
-    for op in block.ops:
-        yield from op.walk()
-
-
-class _Components:
-    """A union-find structure of values connected by ops."""
-
-    def __init__(self) -> None:
-        self._parents: dict[Value, Value] = {}
-
-    def of(self, value: Value) -> Value:
-        """Return the representative of the set of `value`."""
-        root = value
-        while (parent := self._parents.get(root, root)) is not root:
-            root = parent
-        while (parent := self._parents.get(value, value)) is not root and value is not root:
-            self._parents[value] = root
-            value = parent
-        return root
-
-    def join(self, values: list[Value]) -> None:
-        """Merge the sets of `values`."""
-        for value in values:
-            self._parents.setdefault(value, value)
-            self._parents[self.of(value)] = self.of(values[0])
-
-    def values(self) -> list[Value]:
-        """Return all values in any set."""
-        return list(self._parents)

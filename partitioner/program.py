@@ -103,7 +103,7 @@ def _whole(value: Value, reader: ShardingReader) -> Annotation | None:
 def _refuse_dynamic(block: Block, function: Function) -> None:
     """Raise CompileError at the first value with a dynamic shape."""
     values = [(argument, function) for argument in block.arguments]
-    values += [(result, op) for outer in block.ops for op in outer.walk() for result in op.results]  # type: ignore[misc]
+    values += [(result, op) for op in block.walk() for result in op.results]  # type: ignore[misc]
     for value, place in values:
         if isinstance(value.type, TensorType) and not value.type.is_static:
             text = f"a value of a partitioned program must have a static shape, got {value.type}"

@@ -69,8 +69,7 @@ _NARROW = 1 << 30
 
 def _index_type(program: ImportedProgram) -> ElementType:
     """Return i32 if every dimension of every value of `program` is below 2^30, else i64."""
-    inner = (op for outer in program.block.ops for op in outer.walk())
-    values = [*program.block.arguments, *(value for op in inner for value in op.results)]
+    values = [*program.block.arguments, *(value for op in program.block.walk() for value in op.results)]
     types = [value.type for value in values if isinstance(value.type, TensorType)]
     return I32 if all(size < _NARROW for type in types for size in type.static_shape) else I64
 

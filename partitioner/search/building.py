@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from partitioner.disjoint_sets import DisjointSets
 from partitioner.graph import DATA_FLOW, Graph, PropagationEdge, Spec
 from partitioner.mesh import Axes
 from partitioner.program import CONSTRAINT, ImportedProgram
@@ -54,30 +55,6 @@ def build_model(
     return _Builder(program, reader, graph, axes, seconds).model(aliases)
 
 
-class _Sets:
-    """A union-find structure; the least number represents its set."""
-
-    def __init__(self) -> None:
-        self.parents: list[int] = []
-
-    def new(self) -> int:
-        """Return a new set of one number."""
-        self.parents.append(len(self.parents))
-        return len(self.parents) - 1
-
-    def find(self, number: int) -> int:
-        """Return the representative of the set of `number`."""
-        while self.parents[number] != number:
-            self.parents[number] = self.parents[self.parents[number]]
-            number = self.parents[number]
-        return number
-
-    def join(self, first: int, second: int) -> None:
-        """Merge the sets of two numbers."""
-        first, second = self.find(first), self.find(second)
-        self.parents[max(first, second)] = min(first, second)
-
-
 @dataclass(eq=False)
 class _Producer:
     """Where a value is produced: a node, and the node dimension of each value dimension (None: not sharded)."""
@@ -100,7 +77,7 @@ class _Builder:
         self.program, self.graph = program, graph
         self.axes = [(name, reader.mesh.count(parts), parts) for name, parts in axes]
         self.seconds = seconds
-        self.nodes, self.dimensions = _Sets(), _Sets()
+        self.nodes, self.dimensions = DisjointSets(), DisjointSets()
         self.sizes: list[int] = []  # of dimensions
         self.owners: list[int] = []  # the node of each dimension
         self.uncut: set[int] = set()

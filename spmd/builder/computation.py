@@ -181,7 +181,7 @@ def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], cap
 
 def drop_unused_tuples(block: Block) -> None:
     """Remove unused tuple ops and element extractions in `block` and its nested blocks."""
-    uses = Counter(operand for op in block.ops for inner in op.walk() for operand in inner.operands)
+    uses = Counter(operand for op in block.walk() for operand in op.operands)
     kept: list[Op] = []
     for op in reversed(block.ops):
         if op.name in ("stablehlo.tuple", "stablehlo.get_tuple_element") and not uses[op.result]:

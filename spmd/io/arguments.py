@@ -92,7 +92,7 @@ def index_bound(module: Module, main: Function, value: Value) -> int:
     reached, pending = {value}, [(main, value)]
     while pending:
         function, current = pending.pop()
-        for op in (op for outer in function.body.ops for op in outer.walk()):
+        for op in function.body.walk():
             for position in [index for index, operand in enumerate(op.operands) if operand is current]:
                 bounds += _bounds_at(op, position)
                 for owner, following in _carried_by(module, function, op, position):
@@ -127,5 +127,5 @@ def _carried_by(module: Module, function: Function, op: Op, position: int) -> li
 
 
 def _calls(module: Module, callee: str) -> list[tuple[Function, Op]]:
-    ops = [(function, op) for function in module.functions for outer in function.body.ops for op in outer.walk()]
+    ops = [(function, op) for function in module.functions for op in function.body.walk()]
     return [(function, op) for function, op in ops if op.name == "func.call" and op["callee"] == callee]

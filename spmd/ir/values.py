@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from spmd.types import TensorType, Type
@@ -118,6 +118,11 @@ class Block:
         if not self.ops:
             raise ValueError("block has no ops")
         return self.ops[-1]
+
+    def walk(self) -> Iterator[Op]:
+        """Yield the block's ops and all ops nested in them, in pre-order."""
+        for op in self.ops:
+            yield from op.walk()
 
 
 class Region:

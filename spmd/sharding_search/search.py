@@ -353,4 +353,4 @@ def _number(attribute: object) -> int | None:
 
 
 def _count(program: ImportedProgram) -> int:
-    return sum(1 for op in program.block.ops for _ in op.walk())
+    return sum(1 for _ in program.block.walk())

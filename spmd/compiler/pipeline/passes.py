@@ -71,7 +71,7 @@ def _overlap(block: Block, context: PassContext) -> None:
 
 def _mark_scatters(block: Block, context: PassContext) -> None:
     if context.is_of_xla:
-        for op in (inner for outer in block.ops for inner in outer.walk()):
+        for op in block.walk():
             if op.name == SCATTER:
                 mark_whole_windows(op)
 

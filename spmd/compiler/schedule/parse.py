@@ -59,7 +59,7 @@ class _Reader:
         self._values = {name: value for value, name in names.items()}
         #: By printed text: the ops that are units of their own, in program order.
         self._ops: dict[str, list[Op]] = defaultdict(list)
-        for op in (inner for each in block.ops for inner in each.walk()):
+        for op in block.walk():
             self._ops[op_text(op, names)].append(op)
 
     def entries(self, lines: Sequence[_Line]) -> Iterator[NativeRegion | KernelCall]:

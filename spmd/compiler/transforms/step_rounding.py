@@ -21,7 +21,7 @@ def round_each_step(block: Block) -> None:
 
     Their regions convert explicitly, and so are not recognized as a monoid that may be accumulated in any precision.
     """
-    for op in (inner for outer in block.ops for inner in outer.walk()):
+    for op in block.walk():
         if op.name not in _FOLDS:
             continue
         monoids = monoids_of(op.regions[0])

@@ -43,7 +43,7 @@ def _with_operands_folded(op: Op, builder: OpBuilder) -> Sequence[Value] | None:
 
 def _use_counts(block: Block) -> Counter[Value]:
     """Return the number of uses of each value in `block` and its regions."""
-    return Counter(value for op in block.ops for inner in op.walk() for value in inner.operands)
+    return Counter(value for op in block.walk() for value in op.operands)
 
 
 class _ResultFolding:
