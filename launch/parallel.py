@@ -121,17 +121,10 @@ class Ranks:
 
     def compare(self, executable: "Executable") -> None:
         """Raise CollectiveError, on all ranks, if the collectives of different programs cannot match."""
-        from spmd.compiler.pipeline.lower import ModuleLowering
-        from spmd.errors import CollectiveError
-        from spmd.runtime.agreement import disagreement, trace
+        from spmd.runtime.agreement import check_agreement, trace
 
-        if self.world is None or not self.different:
-            return
-        function = executable.module.function(executable.function)
-        own = trace(ModuleLowering(executable.module, executable.options), function, self.world.rank)
-        fault = disagreement(self.world.allgather_object(own))
-        if fault is not None:
-            raise CollectiveError(fault)
+        if self.world is not None and self.different:
+            check_agreement(self.world.allgather_object(trace(executable, self.world.rank)))
 
     @classmethod
     def meet(cls, module: "Module", function: str) -> "Ranks":

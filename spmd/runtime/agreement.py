@@ -16,7 +16,9 @@ from collectives.states import mismatch_text, short_list
 from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
 from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.dialects.calls import CALLS
+from spmd.errors import CollectiveError
 from spmd.ir import Function, Op
+from spmd.runtime.executable import Executable
 
 #: Maximum number of events of a process that are examined.
 _MOST_EVENTS = 100_000
@@ -47,9 +49,17 @@ class Trace:
     known: bool = True
 
 
-def trace(lowering: ModuleLowering, function: Function, rank: int) -> Trace:
-    """Return the collectives that rank `rank` executes when it runs `function`."""
-    return _Tracer(lowering, rank).trace(function)
+def trace(executable: Executable, rank: int) -> Trace:
+    """Return the collectives that rank `rank` executes when it runs `executable`."""
+    lowering = ModuleLowering(executable.module, executable.options)
+    return _Tracer(lowering, rank).trace(executable.module.function(executable.function))
+
+
+def check_agreement(traces: Sequence[Trace]) -> None:
+    """Raise CollectiveError if the collectives of different programs, of which `traces` has one per rank, cannot match."""
+    fault = disagreement(traces)
+    if fault is not None:
+        raise CollectiveError(fault)
 
 
 class _Tracer:

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from spmd.dialects.shapes import bounds_of
-from spmd.errors import ExecutionError
+from spmd.errors import UNKNOWN, ExecutionError, Location
 from spmd.ir import Function, Value
 from spmd.ir.attributes import Attribute, StringAttr
 from spmd.support.arrays import Array
@@ -47,6 +47,19 @@ def _name(entries: Mapping[str, Attribute], value: Value | None) -> str | None:
         return re.sub(r"\\(.)", r"\1", named[1])
     hint = value.name_hint if value is not None else None
     return None if hint is None or _NUMBERED.fullmatch(hint) else hint
+
+
+def check_count(
+    function: str,
+    arrays: Sequence[object],
+    types: Sequence[object],
+    location: Location = UNKNOWN,
+    process: int | None = None,
+) -> None:
+    """Raise ExecutionError unless `function` has as many argument `types` as there are `arrays`; `process` has them."""
+    if len(arrays) != len(types):
+        of = "" if process is None else f" for process {process}"
+        raise ExecutionError(f"@{function} takes {len(types)} arguments, got {len(arrays)}{of}", location)
 
 
 def argument_check(type: Type, place: str = "an argument") -> Check:

@@ -10,12 +10,11 @@ from typing import Any, Unpack
 from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
-from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.compiler.pipeline.options import CompileOptions
 from spmd.compiler.pipeline.prepare import declared_grid
 from spmd.errors import CollectiveError, CompileError, UsageError
 from spmd.ir import Module
-from spmd.runtime.agreement import disagreement, trace
+from spmd.runtime.agreement import check_agreement, trace
 from spmd.runtime.compile import compile
 from spmd.runtime.endpoints import connect, endpoints
 from spmd.runtime.executable import Executable
@@ -106,7 +105,7 @@ def prepared_run(
         _check_size(grid)
     executables = compiled_programs(programs_of(module, grid), grid, function, options)
     if not _are_one(executables):
-        _check_agreement(executables)
+        check_agreement([trace(executable, rank) for rank, executable in enumerate(executables)])
     arrays_of_ranks = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
     for name, entries in (("inputs", arrays_of_ranks), ("infeed", infeed), ("outfeed", outfeed)):
         if entries is not None:
@@ -241,17 +240,6 @@ def _check_size(grid: ProcessGrid) -> None:
             f"a {grid} process grid has {grid.size:,} processes: run_parallel runs at most {_MOST_PROCESSES:,}, each "
             "a thread; spmd.simulate computes all processes of larger grids at once"
         )
-
-
-def _check_agreement(executables: Sequence[Executable]) -> None:
-    """Raise CollectiveError if the collectives of different programs cannot match."""
-    traces = []
-    for rank, executable in enumerate(executables):
-        function = executable.module.function(executable.function)
-        traces.append(trace(ModuleLowering(executable.module, executable.options), function, rank))
-    fault = disagreement(traces)
-    if fault is not None:
-        raise CollectiveError(fault)
 
 
 def compiled_programs(

@@ -18,7 +18,7 @@ from spmd.compiler.stack import stack
 from spmd.errors import ExecutionError
 from spmd.ir import Module
 from spmd.runtime import profiling
-from spmd.runtime.arguments import Check, argument_check
+from spmd.runtime.arguments import Check, argument_check, check_count
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
@@ -84,8 +84,7 @@ class Simulation:
         leading axis of size 1. `infeed` and `outfeed` have one entry per process (see spmd.runtime.streams). Raises
         ExecutionError, which names the argument, or the op and its source line.
         """
-        if len(arrays) != len(self.in_types):
-            raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
+        check_count(self.function, arrays, self.in_types)
         pairs = enumerate(zip(arrays, self.in_types, strict=True))
         stacked_arguments = [_argument(array, type, self.grid, f"argument {index}") for index, (array, type) in pairs]
         flags = tuple([stacked for _, stacked in stacked_arguments])
@@ -115,8 +114,7 @@ class Simulation:
         An argument is a whole array, or a callable that makes a block: `callback(index) -> array`. Arguments of a
         program without shardings are equal on every process.
         """
-        if len(arrays) != len(self.in_types):
-            raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
+        check_count(self.function, arrays, self.in_types)
         if self.in_shardings is None:
             return tuple([map_parts(lambda part: part[None], _array(source)) for source in arrays])
         from partitioner import shard_stacked  # loaded late: most programs have no shardings
@@ -212,8 +210,7 @@ def stacked_columns(
     Raises ExecutionError, which names the process and the argument.
     """
     for rank, arrays in zip(ranks, inputs, strict=True):
-        if len(arrays) != len(types):
-            raise ExecutionError(f"@{function} takes {len(types)} arguments, got {len(arrays)} for process {rank}")
+        check_count(function, arrays, types, process=rank)
     checks = [argument_check(type, f"argument {index}") for index, type in enumerate(types)]
     return [_column(check, [arrays[index] for arrays in inputs], ranks) for index, check in enumerate(checks)]
 

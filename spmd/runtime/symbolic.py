@@ -8,6 +8,7 @@ from spmd.compiler.pipeline.dynamic import is_dynamic
 from spmd.compiler.pipeline.options import CompileOptions, Options
 from spmd.errors import ExecutionError
 from spmd.ir import Function, Module
+from spmd.runtime.arguments import check_count
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.support.arrays import Argument, Array, Source
@@ -53,7 +54,7 @@ class SymbolicExecutable(Executable):
         return self.for_blocks(arrays).run(process, arrays)
 
     def shard(self, *arrays: Source) -> tuple[Array, ...]:
-        self._check_count(arrays)
+        check_count(self.function, arrays, self.in_types, self._location)
         if any(callable(array) for array in arrays):
             raise ExecutionError(
                 f"@{self.function} takes its sizes from its arguments: arrays are needed, not callables"
@@ -73,7 +74,7 @@ class SymbolicExecutable(Executable):
 
     def for_shapes(self, shapes: Sequence[Shape]) -> Executable:
         """Return the executable for global arguments of these shapes."""
-        self._check_count(shapes)
+        check_count(self.function, shapes, self.in_types, self._location)
         types = tuple(map(self._sized, range(len(shapes)), self.in_types, shapes))
         if types not in self._of_types:
             sized = self._of_types[types] = self._specialize(types)
@@ -83,7 +84,7 @@ class SymbolicExecutable(Executable):
 
     def for_blocks(self, arrays: Sequence[Argument]) -> Executable:
         """Return the executable that takes these blocks of global arguments."""
-        self._check_count(arrays)
+        check_count(self.function, arrays, self.in_types, self._location)
         blocks = _shapes(arrays)
         sized = self._of_blocks.get(blocks)
         if sized is None:
@@ -115,11 +116,6 @@ class SymbolicExecutable(Executable):
         if len(shape) != type.rank or any(size not in (None, extent) for size, extent in known):
             raise ExecutionError(f"argument {index} of @{self.function}: {type} is needed, got shape {shape}")
         return type.with_shape(shape)
-
-    def _check_count(self, arrays: Sequence[object]) -> None:
-        if len(arrays) != len(self.in_types):
-            text = f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}"
-            raise ExecutionError(text, self._location)
 
 
 def _never(process: Process, *values: object) -> tuple[Array, ...]:

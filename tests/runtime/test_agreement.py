@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.pipeline.lower import ModuleLowering
 from spmd.runtime.agreement import CollectiveEvent, Trace, disagreement, trace
 
 A, B = (
@@ -105,9 +104,7 @@ def too_large_to_inline(groups: str, where: str) -> str:
 
 
 def traced(text: str) -> Trace:
-    module = spmd.parse(text)
-    executable = spmd.compile(module, spmd.ProcessGrid(2, 1))
-    return trace(ModuleLowering(executable.module, executable.options), executable.module.function("main"), 0)
+    return trace(spmd.compile(spmd.parse(text), spmd.ProcessGrid(2, 1)), 0)
 
 
 def test_collectives_of_functions_that_stay_functions_count() -> None:
