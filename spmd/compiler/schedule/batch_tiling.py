@@ -18,6 +18,7 @@ from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.buffers import BufferAssignment, PlanFrame, nbytes
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.loop_plan import PlannedNest, planned
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import group_nest, in_one_row, row_elements
 from spmd.compiler.schedule.steps import BatchRun
@@ -200,7 +201,7 @@ def _batches(memory: BufferAssignment, run: _Run, frame: PlanFrame, private: set
     """
     group_of = [number for number, group in enumerate(run.groups) for _ in group]
     last = {v: max(run.written[v], group_of[frame.last_read.get(v, frame.index) - frame.index]) for v in private}
-    nests: dict[int, tuple[Nest, Variable]] = {}
+    nests: dict[int, tuple[PlannedNest, Variable]] = {}
     sizes = {value: nbytes(value) // run.count for value in run.written if value in private}
     for number, nest in run.nests.items():
         depth = run.depths[number]
@@ -213,7 +214,7 @@ def _batches(memory: BufferAssignment, run: _Run, frame: PlanFrame, private: set
         batch = next((v for v in batches if v in nest.outer and nest.extents[v] == run.count), None)
         if batch is None:
             return None
-        nests[number] = nest, batch
+        nests[number] = planned(nest), batch
     offsets, room = _placed(run, sizes, last)
     frame.index += len(run.units) - 1
     for value in run.written:

@@ -21,6 +21,7 @@ from spmd.compiler.schedule.in_place import (
     place_update,
     reuse_operand_buffer,
 )
+from spmd.compiler.schedule.loop_plan import planned
 from spmd.compiler.schedule.row_groups import plan_rows
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.steps import (
@@ -150,7 +151,7 @@ def _loop_nests(memory: BufferAssignment, unit: Unit, frame: PlanFrame) -> LoopN
     for value in () if unit.is_update else written:
         if value in frame.placed or value in frame.early or not reuse_operand_buffer(memory, nests, value, frame):
             memory.allocate(frame, value)
-    tasked = [plan_tasks(memory, collapse(nest), frame, written) for nest in nests]
+    tasked = [plan_tasks(memory, planned(collapse(nest)), frame, written) for nest in nests]
     return LoopNests([unit], [], tasked, initial)
 
 

@@ -13,7 +13,7 @@ from math import prod
 from spmd.compiler.schedule.arena import ALIGNMENT
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.loop_plan import PlannedNest, planned
 from spmd.compiler.schedule.rows import in_one_row, row_nest
 from spmd.compiler.schedule.sliding import CONVOLUTION, groups_of
 from spmd.compiler.schedule.target import Target
@@ -31,7 +31,7 @@ class Images:
     """The producer of a convolution's input: one iteration of the outermost loop of `nest` per image, of `nbytes`."""
 
     unit: Unit
-    nest: Nest
+    nest: PlannedNest
     value: Value
     nbytes: int
 
@@ -73,5 +73,5 @@ def _images(maker: Unit, reader: Unit) -> Images | None:
     if nest is None or len(nest.outer) != 1 or nest.stages[0].reductions:
         return None
     nbytes = prod(value.tensor.static_shape[1:]) * value.tensor.dtype.itemsize
-    in_one = collapse(in_one_row(nest, lambda other: other is value))
+    in_one = planned(collapse(in_one_row(nest, lambda other: other is value)))
     return Images(maker, in_one, value, -(-nbytes // ALIGNMENT) * ALIGNMENT)

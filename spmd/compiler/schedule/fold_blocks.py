@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.analysis.affine import Variable
-from spmd.compiler.schedule.lanes import Lanes, lanes_of
+from spmd.compiler.schedule.lanes import Lanes
 from spmd.compiler.schedule.nest import Nest, Stage
 
 #: Iterations per block, and least number of blocks of the largest level.
@@ -42,41 +42,31 @@ class ReductionBlocks:
         return self.stride * self.total * self.points
 
 
-def shared_blocks(nest: Nest) -> ReductionBlocks | None:
-    """Return the blocks of a nest that reduces one long loop at few points; None for any other nest."""
-    if nest.outer or len(nest.stages) != 1:
+def shared_blocks(nest: Nest, stage: Stage, lanes: Lanes, levels: tuple[int, ...]) -> ReductionBlocks | None:
+    """Return the blocks of `levels` of a stage that reduces one loop at few points; None for any other."""
+    if not levels or len(stage.reduced) != 1:
         return None
-    (stage,) = nest.stages
-    if len(stage.reduced) != 1 or not stage.reductions:
-        return None
-    blocks = blocks_of(nest, stage, lanes_of(nest, stage))
-    return blocks if blocks is not None and blocks.nbytes <= _MOST else None
-
-
-def blocks_of(nest: Nest, stage: Stage, lanes: Lanes) -> ReductionBlocks | None:
-    """Return the blocks of the reductions of `stage`, which reduces one loop; None if it is not blocked."""
-    (last,) = stage.reduced
-    if not is_long(nest, stage, lanes):
-        return None
-    levels = block_levels(nest, last, lanes)
-    count, rest = divmod(nest.extents[last], levels[-1])
+    count, rest = divmod(nest.extents[stage.reduced[0]], levels[-1])
     points = prod(points_of_loop(nest, variable, lanes) for variable in stage.parallel)
-    return ReductionBlocks(tuple(levels), count, rest, sum(room_of(stage, lanes)), points)
+    blocks = ReductionBlocks(levels, count, rest, sum(room_of(stage, lanes)), points)
+    return blocks if blocks.nbytes <= _MOST else None
 
 
-def is_long(nest: Nest, stage: Stage, lanes: Lanes) -> bool:
-    """Return whether the innermost loop of a reduction is long enough to be blocked, and may be reassociated."""
+def block_levels(nest: Nest, stage: Stage, lanes: Lanes) -> tuple[int, ...]:
+    """Return the lengths of the blocks of the innermost reduced loop, of blocks of blocks, and so on.
+
+    None if it is too short, or the elements must be combined in order.
+    """
+    if not stage.reduced or any(reduction.neutral is None for reduction in stage.reductions):
+        return ()
     last = stage.reduced[-1]
-    iterations = nest.extents[last] // _step(last, lanes)
-    return iterations >= 2 * BLOCK and all(reduction.neutral is not None for reduction in stage.reductions)
-
-
-def block_levels(nest: Nest, last: Variable, lanes: Lanes) -> list[int]:
-    """Return the lengths of blocks, of blocks of blocks, and so on."""
-    levels = [BLOCK * _step(last, lanes)]
+    step = lanes.width if last == lanes.variable else 1
+    if nest.extents[last] // step < 2 * BLOCK:
+        return ()
+    levels = [BLOCK * step]
     while nest.extents[last] >= LEAST_BLOCKS * BLOCK * levels[-1]:
         levels.append(levels[-1] * BLOCK)
-    return levels
+    return tuple(levels)
 
 
 def points_of_loop(nest: Nest, variable: Variable, lanes: Lanes) -> int:
@@ -88,7 +78,3 @@ def room_of(stage: Stage, lanes: Lanes) -> list[int]:
     """Return the bytes of each accumulator on all lanes, in whole cache lines."""
     bits = [first.type.bits * lanes.width for reduction in stage.reductions for first in reduction.initial]
     return [-(-each // 512) * 64 for each in bits]
-
-
-def _step(last: Variable, lanes: Lanes) -> int:
-    return lanes.width if last == lanes.variable else 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from spmd.compiler.schedule.buffers import SLOT, Buffer, BufferAssignment, PlanFrame, nbytes
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.loop_plan import planned
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import group_nest, in_one_row, row_elements, same_rows
 from spmd.compiler.schedule.steps import RowGroup
@@ -37,12 +38,12 @@ def plan_rows(memory: BufferAssignment, group: Sequence[Unit], frame: PlanFrame)
             memory.assign(value, over[value])
         elif value not in private:
             memory.allocate(frame, value)
-    nest = collapse(nest)
+    whole = planned(collapse(nest))
     tasks = tasks_of_nests(nests, written, memory.target.threads) if sum(rows.values()) <= _OWN else 1
-    cut = cut_loop(nest, tasks) if tasks > 1 else None
+    cut = cut_loop(whole, tasks) if tasks > 1 else None
     for value, size in () if cut is not None else rows.items():
         memory.assign(value, memory.scratch(frame, size))
-    return RowGroup(group, [], nest=nest, cut=cut, rows=rows)
+    return RowGroup(group, [], nest=whole, cut=cut, rows=rows)
 
 
 def _over_rows(memory: BufferAssignment, nest: Nest, written: Sequence[Value], frame: PlanFrame) -> dict[Value, Buffer]:

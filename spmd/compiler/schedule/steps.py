@@ -9,7 +9,7 @@ from spmd.analysis.affine import Variable
 from spmd.compiler.schedule.buffers import Buffer
 from spmd.compiler.schedule.conv_input_fusion import Images
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.loop_plan import PlannedNest
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import Cut, TaskedNest
 from spmd.ir import Op, Value
@@ -68,7 +68,7 @@ class RowGroup(Step):
     If the nest is cut each task has rows of its own, else they are buffers.
     """
 
-    nest: Nest = field(kw_only=True)
+    nest: PlannedNest = field(kw_only=True)
     cut: Cut | None = None
     rows: Mapping[Value, int] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class BatchRun(Step):
     """
 
     groups: Sequence[Sequence[Unit]] = ()
-    nests: Mapping[int, tuple[Nest, Variable]] = field(default_factory=dict)
+    nests: Mapping[int, tuple[PlannedNest, Variable]] = field(default_factory=dict)
     count: int = 0
     tasks: int = 1
     offsets: Mapping[Value, int] = field(default_factory=dict)

@@ -14,8 +14,9 @@ from math import prod
 from spmd.analysis.affine import Variable
 from spmd.compiler.schedule.buffers import Buffer, BufferAssignment, PlanFrame
 from spmd.compiler.schedule.costs import cost_of_nests
-from spmd.compiler.schedule.fold_blocks import shared_blocks
-from spmd.compiler.schedule.lanes import SIDE, is_unrolled, lanes_of, transposed_loop
+from spmd.compiler.schedule.fold_blocks import ReductionBlocks, shared_blocks
+from spmd.compiler.schedule.lanes import SIDE
+from spmd.compiler.schedule.loop_plan import PlannedNest
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.ir import Value
@@ -39,20 +40,21 @@ class Cut:
 
 @dataclass(frozen=True)
 class FoldCut:
-    """A reduction split into `count` tasks of `size` blocks each, the last one with the remainder; `memory` holds their
-    results.
+    """A reduction split into `count` tasks of `size` of the `blocks` each, the last one with the remainder; `memory`
+    holds their results.
     """
 
     size: int
     count: int
     memory: Buffer
+    blocks: ReductionBlocks
 
 
 @dataclass(frozen=True)
 class TaskedNest:
     """A loop nest and its split into tasks, if any."""
 
-    nest: Nest
+    nest: PlannedNest
     cut: Cut | FoldCut | None = None
 
 
@@ -74,7 +76,7 @@ def tasks_of_time(time: int, threads: int) -> int:
     return 1 if threads == 1 or time < _LEAST_UNIT else max(1, min(time // _LEAST_TASK, _EACH * threads))
 
 
-def plan_tasks(memory: BufferAssignment, nest: Nest, frame: PlanFrame, results: Sequence[Value]) -> TaskedNest:
+def plan_tasks(memory: BufferAssignment, nest: PlannedNest, frame: PlanFrame, results: Sequence[Value]) -> TaskedNest:
     """Return `nest`, which computes `results`, split into tasks if that pays."""
     threads = memory.target.threads
     count = tasks_of_nests([nest], results, threads)
@@ -82,14 +84,21 @@ def plan_tasks(memory: BufferAssignment, nest: Nest, frame: PlanFrame, results: 
         return TaskedNest(nest)
     cut = cut_loop(nest, count)
     found = 1 if cut is None else cut.count
-    blocks = shared_blocks(nest) if found < threads else None
+    blocks = _blocks(nest) if found < threads else None
     if blocks is None or blocks.count <= found:
         return TaskedNest(nest, cut)
     size = -(-blocks.count // count)
-    return TaskedNest(nest, FoldCut(size, blocks.count // size, memory.scratch(frame, blocks.nbytes)))
+    return TaskedNest(nest, FoldCut(size, blocks.count // size, memory.scratch(frame, blocks.nbytes), blocks))
 
 
-def cut_loop(nest: Nest, num_tasks: int) -> Cut | None:
+def _blocks(nest: PlannedNest) -> ReductionBlocks | None:
+    """Return the blocks of a nest that reduces one long loop at few points; None for any other nest."""
+    if nest.outer or len(nest.stages) != 1:
+        return None
+    return shared_blocks(nest, nest.stages[0], nest.plans[0].lanes, nest.plans[0].levels)
+
+
+def cut_loop(nest: PlannedNest, num_tasks: int) -> Cut | None:
     """Return the split of `nest` at its outermost sufficiently long loop, or the longest; None if it has none."""
     best: Cut | None = None
     for variable, iterations in _cuttable(nest):
@@ -103,15 +112,14 @@ def cut_loop(nest: Nest, num_tasks: int) -> Cut | None:
     return best
 
 
-def _cuttable(nest: Nest) -> list[tuple[Variable, int]]:
+def _cuttable(nest: PlannedNest) -> list[tuple[Variable, int]]:
     """Return the loops that may be split, and the granularity of each in iterations."""
     if nest.outer:
         return [(variable, 1) for variable in nest.outer]
-    if len(nest.stages) != 1 or is_unrolled(nest, nest.stages[0]):
+    if len(nest.stages) != 1 or nest.plans[0].unrolled:
         return []
-    (stage,) = nest.stages
-    lanes = lanes_of(nest, stage)
-    sizes = lanes.tile_sizes()
-    if (transposed := transposed_loop(nest, stage, lanes)) is not None:
-        sizes[transposed] = SIDE
-    return [(variable, sizes.get(variable, 1)) for variable in stage.parallel if variable != lanes.inner]
+    ((stage,), (plan,)) = nest.stages, nest.plans
+    sizes = plan.lanes.tile_sizes()
+    if plan.transposed is not None:
+        sizes[plan.transposed] = SIDE
+    return [(variable, sizes.get(variable, 1)) for variable in stage.parallel if variable != plan.lanes.inner]

@@ -24,8 +24,9 @@ from spmd.analysis.scalar.expression import Expression, Primitive, walk
 from spmd.compiler.schedule.arena import Placement
 from spmd.compiler.schedule.buffers import Buffer, Home
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.lanes import lanes_of
-from spmd.compiler.schedule.nest import Load, Nest, Stage, Store
+from spmd.compiler.schedule.lanes import SIDE
+from spmd.compiler.schedule.loop_plan import LoopPlan, PlannedNest
+from spmd.compiler.schedule.nest import Load, Stage, Store
 from spmd.compiler.schedule.schedule import NativeRegion, Schedule
 from spmd.compiler.schedule.step_costs import cost_of_step
 from spmd.compiler.schedule.steps import (
@@ -134,14 +135,17 @@ class _Printer:
 
     # --- loop nests ---
 
-    def nest(self, nest: Nest, cut: str, indent: str) -> Iterator[str]:
+    def nest(self, nest: PlannedNest, cut: str, indent: str) -> Iterator[str]:
         shared = f", shared [{', '.join(f'i{v}' for v in nest.outer)}]" if nest.outer else ""
-        lanes = ", ".join(dict.fromkeys(filter(None, (_lanes(nest, stage) for stage in nest.stages))))
+        lanes = ", ".join(dict.fromkeys(filter(None, map(_lanes, nest.plans))))
         yield f"{indent}nest {_loops(nest)}{shared}{f', lanes {lanes}' if lanes else ''}{cut}"
-        for stage in nest.stages:
+        for stage, plan in zip(nest.stages, nest.plans, strict=True):
+            if loops := ", ".join(_loop_plan(plan)):
+                yield f"{indent}  loops {loops}"
             for load in stage.loads():
                 masked = " where masked" if load.mask is not None else ""
-                yield f"{indent}  load {load.type.value} {self.at(load, stage)}{masked}"
+                how = " transposed" if load in plan.strided else ""
+                yield f"{indent}  load {load.type.value} {self.at(load, stage)}{masked}{how}"
             for reduction in stage.reductions:
                 folded = ", ".join(f"i{variable}" for variable in stage.reduced)
                 codes = ", ".join(_root(code) for code in reduction.combine)
@@ -203,7 +207,7 @@ def _how(step: Step) -> str:
     return ""
 
 
-def _nests(step: Step) -> Iterator[tuple[Nest, str]]:
+def _nests(step: Step) -> Iterator[tuple[PlannedNest, str]]:
     """Yield the nests of a step, each with the text of its split."""
     if isinstance(step, LoopNests):
         for tasked in step.nests:
@@ -223,14 +227,33 @@ def _cut(cut: Cut | FoldCut | None) -> str:
     return "" if cut is None else f", tasks {cut.count} of blocks by {cut.size}"
 
 
-def _lanes(nest: Nest, stage: Stage) -> str:
+def _lanes(plan: LoopPlan) -> str:
     """Return the lanes of a stage."""
-    lanes = lanes_of(nest, stage)
+    lanes = plan.lanes
     if lanes.variable is None:
         return ""
     outer = "" if lanes.outer is None else f" flattened with i{lanes.outer}"
     inner = "" if lanes.inner is None else f" unrolled i{lanes.inner}"
     return f"{lanes.width} of i{lanes.variable}{outer}{inner}"
+
+
+def _loop_plan(plan: LoopPlan) -> Iterator[str]:
+    """Yield how the loops of a stage run, apart from its lanes."""
+    if plan.unrolled:
+        yield "unrolled"
+    if plan.transposed is not None:
+        yield f"tiles {SIDE} of i{plan.transposed}"
+    if plan.small_axis:
+        yield f"rows {SIDE} {'transposed' if plan.strided else 'as vectors'}"
+    if plan.columns:
+        yield f"tiles {plan.columns} of i{plan.lanes.variable}"
+    if plan.levels:
+        yield f"blocks {' of '.join(map(str, reversed(plan.levels)))}"
+    if plan.interleaved > 1:
+        yield f"interleaved {plan.interleaved}"
+    if plan.interior is not None:
+        spans = (f"{first} <= i{variable} < {stop}" for variable, (first, stop) in plan.interior.spans.items())
+        yield f"interior [{', '.join(spans)}]"
 
 
 def _buffer(buffer: Buffer, placement: Placement) -> str:
@@ -244,7 +267,7 @@ def _buffer(buffer: Buffer, placement: Placement) -> str:
     return f"{'arena' if block is None else f'argument {block}'} at {offset}{size}"
 
 
-def _loops(nest: Nest) -> str:
+def _loops(nest: PlannedNest) -> str:
     """Return the loops of a nest, without collapsed ones."""
     variables = sorted({*nest.outer, *(variable for stage in nest.stages for variable in stage.loops)})
     return f"[{', '.join(f'i{variable} < {nest.extents[variable]}' for variable in variables)}]"

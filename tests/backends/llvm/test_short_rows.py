@@ -6,7 +6,7 @@ import pytest
 import spmd
 from spmd.backends.llvm.loops import nests
 from spmd.backends.llvm.reductions import small_axis_reduction as short_rows
-from spmd.compiler.schedule import lanes, tasks
+from spmd.compiler.schedule import lanes, loop_plan, tasks
 from spmd.types import ELEMENT_TYPES
 
 SUM = "applies stablehlo.add across dimensions = [1]"
@@ -75,7 +75,7 @@ def test_the_same_bits(monkeypatch: pytest.MonkeyPatch, program: object, columns
     turned = [spmd.compile(module, threads=threads)(x, y, zero) for threads in (1, 3)]
     assert bool(taken) is (columns > 4 or program is stepped)
     with monkeypatch.context() as patch:
-        for module_of in (nests, lanes):
+        for module_of in (loop_plan, lanes):
             patch.setattr(module_of, "has_small_axis", lambda *_: False)
         plain = spmd.compile(module)(x, y, zero)
     for results in turned:

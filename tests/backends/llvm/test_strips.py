@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.loops import nests
-from spmd.backends.llvm.reductions.column_tiling import is_column_tiled
+from spmd.compiler.schedule import loop_plan
 from spmd.support.arrays import Array
 
 SUM = """func.func @main(%x: tensor<{shape}x{type}>) -> tensor<{kept}x{type}> {{
@@ -70,16 +69,16 @@ def test_strips_have_the_bits_of_single_columns(
         module(text, shape, axis, type),
         special(shape, {"f64": np.float64, "f16": np.float16}.get(type, np.float32)),
     )
-    strips = []
+    strips, is_column_tiled = [], loop_plan._is_column_tiled
 
     def spied(*arguments: object) -> bool:
         strips.append(is_column_tiled(*arguments))  # type: ignore[arg-type]
         return strips[-1]
 
-    monkeypatch.setattr(nests, "is_column_tiled", spied)
+    monkeypatch.setattr(loop_plan, "_is_column_tiled", spied)
     found = [spmd.compile(program, threads=threads)(array)[0] for threads in (1, 2, 3)]
     assert any(strips)
-    monkeypatch.setattr(nests, "is_column_tiled", lambda *arguments: False)
+    monkeypatch.setattr(loop_plan, "_is_column_tiled", lambda *arguments: False)
     (expected,) = spmd.compile(program)(array)
     for result in found:
         np.testing.assert_array_equal(result, expected)

@@ -8,24 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spmd.backends.llvm.loops.element_emitter import ElementEmitter
-from spmd.compiler.schedule.interior import Interior, interior_of
-from spmd.compiler.schedule.lanes import Lanes
-from spmd.compiler.schedule.nest import Nest, Stage
-
-
-def interior_for(nest: Nest, stage: Stage, lanes: Lanes) -> Interior | None:
-    """Return the interior of `stage` if it has enough iterations for `lanes`; else None."""
-    lane = lanes.variable
-    if lane is None or lane not in stage.parallel:
-        return None
-    interior = interior_of(nest, stage)
-    if interior is None or lanes.inner in interior.spans:
-        return None
-    for variable, iterations in lanes.tile_sizes().items():
-        first, stop = interior.spans.get(variable, (0, 2 * iterations))
-        if stop - first < 2 * iterations:
-            return None
-    return interior
+from spmd.compiler.schedule.interior import Interior
+from spmd.compiler.schedule.nest import Stage
 
 
 def write_split(point: ElementEmitter, interior: Interior, write: Callable[[Stage], None]) -> None:

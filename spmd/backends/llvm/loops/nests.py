@@ -12,20 +12,19 @@ from spmd.analysis.affine import Variable
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.element_emitter import ElementEmitter
 from spmd.backends.llvm.loops.interleaved import store_unrolled
-from spmd.backends.llvm.loops.loop_splitting import interior_for, write_split
+from spmd.backends.llvm.loops.loop_splitting import write_split
 from spmd.backends.llvm.loops.loops import LoopEmitter, Range
 from spmd.backends.llvm.loops.ordered_updates import write_in_order
 from spmd.backends.llvm.loops.stores import store_all, write_update
 from spmd.backends.llvm.loops.transposed import write_transposed
-from spmd.backends.llvm.reductions.column_tiling import ColumnTileEmitter, is_column_tiled
+from spmd.backends.llvm.reductions.column_tiling import ColumnTileEmitter
 from spmd.backends.llvm.reductions.reductions import ReductionEmitter
 from spmd.backends.llvm.reductions.small_axis_reduction import write_small_axis
-from spmd.compiler.schedule.lanes import has_small_axis, is_unrolled, lanes_of, points_of, transposed_loop
-from spmd.compiler.schedule.nest import Nest, Stage
+from spmd.compiler.schedule.fold_blocks import ReductionBlocks
+from spmd.compiler.schedule.lanes import points_of
+from spmd.compiler.schedule.loop_plan import LoopPlan, PlannedNest
+from spmd.compiler.schedule.nest import Stage
 from spmd.ir import Value
-
-#: Least points of a stage that is split into interior and boundary.
-_LEAST_INSIDE = 1 << 10
 
 
 class NestEmitter:
@@ -35,7 +34,7 @@ class NestEmitter:
     """
 
     def __init__(
-        self, nest: Nest, text: FunctionText, pointer: Callable[[Value], str], part: Range | None = None
+        self, nest: PlannedNest, text: FunctionText, pointer: Callable[[Value], str], part: Range | None = None
     ) -> None:
         self.nest = nest
         self.point = ElementEmitter(nest, text, pointer)
@@ -45,23 +44,22 @@ class NestEmitter:
         self._outer(self.nest.outer)
         assert self.loops.is_part_run, "each part would run the whole of a nest that is cut"
 
-    def write_blocks(self, memory: str, part: Range) -> None:
-        """Reduce the blocks in `part`, by number, and store partial results to `memory`; the last part includes the
+    def write_blocks(self, blocks: ReductionBlocks, memory: str, part: Range) -> None:
+        """Reduce the `blocks` in `part`, by number, and store partial results to `memory`; the last part includes the
         remainder.
         """
-        self._set_lanes()
-        ReductionEmitter(self.loops).write_blocks(self.nest.stages[0], memory, part)
+        self._reduction().write_blocks(self.nest.stages[0], blocks, memory, part)
 
-    def write_from_blocks(self, memory: str) -> None:
-        """Combine the partial results in `memory`, and store the results."""
-        self._set_lanes()
+    def write_from_blocks(self, blocks: ReductionBlocks, memory: str) -> None:
+        """Combine the partial results of `blocks` in `memory`, and store the results."""
+        (stage,), fold = self.nest.stages, self._reduction()
         with self.point.text.scope():
-            (stage,) = self.nest.stages
-            fold = ReductionEmitter(self.loops)
-            self.loops.nested(stage.parallel, lambda: fold.write(stage, unrolled=False, memory=memory), False)
+            self.loops.nested(stage.parallel, lambda: fold.write_from_blocks(stage, blocks, memory), False)
 
-    def _set_lanes(self) -> None:
-        self.point.lanes = lanes_of(self.nest, self.nest.stages[0])
+    def _reduction(self) -> ReductionEmitter:
+        (plan,) = self.nest.plans
+        self.point.lanes = plan.lanes
+        return ReductionEmitter(self.loops, plan)
 
     def _outer(self, variables: Sequence[Variable]) -> None:
         """Emit the shared loops around the stages."""
@@ -69,34 +67,29 @@ class NestEmitter:
             self.loops.loop(variables[0], self.nest.extents[variables[0]], 1, lambda: self._outer(variables[1:]))
             return
         self.point.shared_depth = self.point.text.depth
-        for stage in self.nest.stages:
+        for stage, plan in zip(self.nest.stages, self.nest.plans, strict=True):
             if all(self.nest.extents[variable] for variable in stage.parallel):
                 self.point.stage = stage
-                self._stage(stage)
+                self._stage(stage, plan)
 
-    def _stage(self, stage: Stage) -> None:
-        points = points_of(self.nest, stage)
-        if not points and not stage.reductions:
+    def _stage(self, stage: Stage, plan: LoopPlan) -> None:
+        if not points_of(self.nest, stage) and not stage.reductions:
             return
-        self.point.lanes = lanes_of(self.nest, stage)
-        unrolled = is_unrolled(self.nest, stage)
-        transposed = transposed_loop(self.nest, stage, self.point.lanes)
-        is_large = points >= _LEAST_INSIDE and transposed is None and not stage.updates
-        interior = interior_for(self.nest, stage, self.point.lanes) if is_large else None
+        self.point.lanes = plan.lanes
 
         def at_point() -> None:
-            if interior is not None and self.point.valid is None:
-                write_split(self.point, interior, at_points_of)
+            if plan.interior is not None and self.point.valid is None:
+                write_split(self.point, plan.interior, at_points_of)
             else:
                 at_points_of(stage)
 
         def at_points_of(stage: Stage) -> None:
-            if has_small_axis(self.nest, stage, self.point.lane):
-                write_small_axis(ReductionEmitter(self.loops), stage)
+            if plan.small_axis:
+                write_small_axis(ReductionEmitter(self.loops, plan), stage)
             elif stage.reductions:
-                ReductionEmitter(self.loops).write(stage, unrolled)
-            elif self.point.lanes.inner is not None:
-                store_unrolled(self.point, stage, self.point.lanes.inner)
+                ReductionEmitter(self.loops, plan).write(stage)
+            elif plan.lanes.inner is not None:
+                store_unrolled(self.point, stage, plan.lanes.inner)
             else:
                 store_all(self.point, stage.stores, {})
                 in_order = self.point.lane is not None and self.point.lane not in stage.independent
@@ -104,12 +97,12 @@ class NestEmitter:
                     (write_in_order if in_order else write_update)(self.point, update)
 
         with self.point.text.scope():
-            excluded = (*self.nest.outer, self.point.lanes.inner)
+            excluded = (*self.nest.outer, plan.lanes.inner)
             parallel = [variable for variable in stage.parallel if variable not in excluded]
-            if transposed is not None:
-                write_transposed(self.loops, stage, transposed, at_point)
-            elif is_column_tiled(self.nest, stage, self.point.lane, self.point.width):
-                strips = ColumnTileEmitter(self.loops, stage)
-                self.loops.nested(parallel[:-1], lambda: strips.write_tiles(at_point), unrolled)
+            if plan.transposed is not None:
+                write_transposed(self.loops, stage, plan.transposed, plan.strided, at_point)
+            elif plan.columns:
+                tiles = ColumnTileEmitter(self.loops, plan, stage)
+                self.loops.nested(parallel[:-1], lambda: tiles.write_tiles(at_point), plan.unrolled)
             else:
-                self.loops.nested(parallel, at_point, unrolled)
+                self.loops.nested(parallel, at_point, plan.unrolled)

@@ -18,18 +18,19 @@ from spmd.backends.llvm.emit.writer import InstructionBuilder, llvm_type
 from spmd.backends.llvm.loops.element_emitter import ElementEmitter
 from spmd.backends.llvm.loops.loops import LoopEmitter
 from spmd.backends.llvm.loops.strides import first_lanes
-from spmd.compiler.schedule.lanes import SIDE, contiguous_loop
+from spmd.compiler.schedule.lanes import SIDE
 from spmd.compiler.schedule.nest import Load, Stage
 
 
-def write_transposed(loops: LoopEmitter, stage: Stage, transposed: Variable, at_point: Callable[[], None]) -> None:
-    """Emit the loops of `stage` around `at_point`, tiled in `transposed` and the lane loop."""
+def write_transposed(
+    loops: LoopEmitter, stage: Stage, transposed: Variable, loads: Sequence[Load], at_point: Callable[[], None]
+) -> None:
+    """Emit the loops of `stage` around `at_point`, tiled in `transposed` and the lane loop, with `loads` transposed."""
     point = loops.point
     lane = point.lane
     assert lane is not None
     others = [variable for variable in stage.parallel if variable not in (transposed, lane)]
     extent, lanes = point.nest.extents[transposed], point.nest.extents[lane]
-    loads = [load for load in stage.loads() if contiguous_loop(point.nest, load, lane) == transposed]
 
     def block() -> None:
         """Emit all lanes of a tile row."""

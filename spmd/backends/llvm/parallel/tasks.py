@@ -12,8 +12,7 @@ from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestEmitter
 from spmd.backends.llvm.parallel.workers import RUN
-from spmd.compiler.schedule.fold_blocks import shared_blocks
-from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.loop_plan import PlannedNest
 from spmd.compiler.schedule.tasks import Cut, FoldCut, TaskedNest
 from spmd.ir import Value
 
@@ -81,7 +80,7 @@ def _written(writer: FunctionEmitter, write: Callable[[TaskFunction], None]) -> 
     return name, writer.frame(list(task.captured))
 
 
-def _write_outlined(writer: FunctionEmitter, nest: Nest) -> None:
+def _write_outlined(writer: FunctionEmitter, nest: PlannedNest) -> None:
     """Emit `nest` as an outlined function and its call, or inline if it has few points or is the only one.
 
     Updates are always outlined: inline, with registers live across the copy of the operand, store addresses were
@@ -110,7 +109,7 @@ def write_nest(writer: FunctionEmitter, tasked: TaskedNest, rows: Mapping[Value,
             _write_outlined(writer, tasked.nest)
 
 
-def _write_in_tasks(writer: FunctionEmitter, nest: Nest, cut: Cut, rows: Mapping[Value, int]) -> None:
+def _write_in_tasks(writer: FunctionEmitter, nest: PlannedNest, cut: Cut, rows: Mapping[Value, int]) -> None:
     """Emit `nest` in tasks, each with its own memory for the values `rows`, in bytes."""
 
     def write(task: TaskFunction) -> None:
@@ -130,11 +129,9 @@ def _write_in_tasks(writer: FunctionEmitter, nest: Nest, cut: Cut, rows: Mapping
     call_in_tasks(writer, cut.count, write)
 
 
-def _write_in_blocks(writer: FunctionEmitter, nest: Nest, cut: FoldCut) -> None:
+def _write_in_blocks(writer: FunctionEmitter, nest: PlannedNest, cut: FoldCut) -> None:
     """Emit a blocked reduction: blocks in tasks, then the combination of their results."""
-    blocks = shared_blocks(nest)
-    assert blocks is not None
-    memory = writer.address(cut.memory)
+    blocks, memory = cut.blocks, writer.address(cut.memory)
 
     def write(task: TaskFunction) -> None:
         text = task.text
@@ -143,7 +140,7 @@ def _write_in_blocks(writer: FunctionEmitter, nest: Nest, cut: FoldCut) -> None:
         after = text.value(f"add i64 {first}, {cut.size}")
         stop = text.value(f"select i1 {is_last}, i64 {blocks.count}, i64 {after}")
         inner = NestEmitter(nest, text, lambda value: task.pointer(writer.pointer(value)))
-        inner.write_blocks(task.pointer(memory), Range(-1, first, stop, is_last))
+        inner.write_blocks(blocks, task.pointer(memory), Range(-1, first, stop, is_last))
 
     call_in_tasks(writer, cut.count, write)
-    NestEmitter(nest, writer.text, writer.pointer).write_from_blocks(memory)
+    NestEmitter(nest, writer.text, writer.pointer).write_from_blocks(blocks, memory)

@@ -8,51 +8,24 @@ spmd.backends.llvm.reductions.reductions, so results are bitwise equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 
-from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.loops import LoopEmitter
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.reductions.reductions import ReductionEmitter
-from spmd.compiler.schedule.fold_blocks import is_long
-from spmd.compiler.schedule.nest import LoopReduction, Nest, Stage
-
-#: Least points of a nest that exceeds the cache.
-_LARGE = 1 << 18
-#: Most columns of a tile, and bytes of its accumulators.
-_COLUMNS, _BYTES = 1024, 1 << 14
-#: Least rows for which the stride matters.
-_FEWEST_ROWS = 8
+from spmd.compiler.schedule.loop_plan import LoopPlan
+from spmd.compiler.schedule.nest import LoopReduction, Stage
 
 #: Addresses of accumulators: one per value of each reduction.
 _Slots = Sequence[list[str]]
 
 
-def is_column_tiled(nest: Nest, stage: Stage, lane: Variable | None, width: int) -> bool:
-    """Return whether `stage` reduces a large array over the loop around its columns, which are the lane loop, `width`
-    at a time.
-    """
-    if (
-        lane is None
-        or not stage.reductions
-        or not stage.parallel
-        or len(stage.reduced) != 1
-        or lane != max(stage.loops)
-    ):
-        return False
-    if lane != stage.parallel[-1] or lane in nest.outer or any(r.neutral is None for r in stage.reductions):
-        return False
-    size = prod(nest.extents[variable] for variable in stage.loops)
-    return size >= _LARGE and nest.extents[lane] >= 2 * width and nest.extents[stage.reduced[0]] >= _FEWEST_ROWS
-
-
 class ColumnTileEmitter(ReductionEmitter):
     """Emits the reductions of a stage for all points of its lane loop."""
 
-    def __init__(self, loops: LoopEmitter, stage: Stage) -> None:
-        super().__init__(loops)
+    def __init__(self, loops: LoopEmitter, plan: LoopPlan, stage: Stage) -> None:
+        super().__init__(loops, plan)
         self.stage = stage
         (self.last,) = stage.reduced
         assert self.point.lane is not None
@@ -63,8 +36,7 @@ class ColumnTileEmitter(ReductionEmitter):
     def write_tiles(self, rest: Callable[[], None]) -> None:
         """Emit all columns tile by tile; `rest` emits the reductions of the remainder of the lanes."""
         text, width, extent = self.point.text, self.point.width, self.point.nest.extents[self.lane]
-        levels = self.levels(self.last) if is_long(self.point.nest, self.stage, self.point.lanes) else []
-        columns = self._columns(len(levels) + 1)
+        columns, rows = self.plan.columns, self.point.nest.extents[self.last]
         first, stop = self.loops.bounds(self.lane, extent - extent % width)
         self._start_column, _ = text.open_loop()
         end = text.value(f"call i64 @llvm.umin.i64(i64 {self._sum(self._start_column, columns)}, i64 {stop})")
@@ -72,17 +44,11 @@ class ColumnTileEmitter(ReductionEmitter):
         self._vectors = text.value(f"udiv i64 {length}, {width}")
         totals = self._arrays(columns // width)
         self._each_column([totals], lambda slots: self._clear(slots, lambda reduction: reduction.initial))
-        self._reduce_rows("0", self.point.nest.extents[self.last], levels, totals, columns // width)
+        self._reduce_rows("0", rows, self.plan.levels, totals, columns // width)
         self._each_column([totals], self._store)
         text.close_loop(stop, columns, first)
         if extent % width:
             self.loops.rest(self.lane, width, rest)
-
-    def _columns(self, arrays: int) -> int:
-        """Return the columns of a tile, such that `arrays` accumulators of each fit the L1 cache."""
-        bits = sum(max(8, first.type.bits) for reduction in self.stage.reductions for first in reduction.initial)
-        most = min(_COLUMNS, 8 * _BYTES // (arrays * bits))
-        return max(self.point.width, most - most % self.point.width)
 
     def _arrays(self, vectors: int) -> _Slots:
         """Return stack slots for the accumulators of a tile."""

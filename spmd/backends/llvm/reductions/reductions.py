@@ -10,60 +10,54 @@ from collections.abc import Sequence
 from functools import partial
 
 from spmd.analysis.affine import Variable
-from spmd.analysis.scalar.expression import Expression, walk
+from spmd.analysis.scalar.expression import Expression
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.element_emitter import Bound
 from spmd.backends.llvm.loops.loops import LoopEmitter, Range
 from spmd.backends.llvm.loops.point_context import Rendered
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.reductions.lane_reduction import reduce_lanes
-from spmd.compiler.schedule.fold_blocks import (
-    ReductionBlocks,
-    block_levels,
-    blocks_of,
-    is_long,
-    points_of_loop,
-    room_of,
-)
+from spmd.compiler.schedule.fold_blocks import ReductionBlocks, points_of_loop, room_of
+from spmd.compiler.schedule.loop_plan import LoopPlan
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
-
-#: Bits of independent accumulators that hide the latency of a reduction, the most blocks reduced in parallel for that,
-#: and the most operations per iteration: with more, latency is hidden anyway.
-_CHAINS, _MOST_INTERLEAVED, _LIGHT = 2048, 4, 8
 
 
 class ReductionEmitter:
     """Emits the reductions of a stage at one point of the parallel loops."""
 
-    def __init__(self, loops: LoopEmitter) -> None:
+    def __init__(self, loops: LoopEmitter, plan: LoopPlan) -> None:
         self.loops = loops
+        self.plan = plan
         self.point = loops.point
 
-    def write(self, stage: Stage, unrolled: bool, memory: str | None = None) -> None:
-        """Emit reductions from initial values to stores at one point of the parallel loops.
-
-        `memory` holds the partial results of blocks, if these were computed by tasks.
-        """
-        across = self.point.lane is not None and self.point.lane in stage.reduced
-        width = self.point.width if self.point.lane is not None else 1
+    def write(self, stage: Stage) -> None:
+        """Emit reductions from initial values to stores at one point of the parallel loops."""
+        across, width = self._across(stage), self.point.width
         slots = [self._start(reduction, across, width) for reduction in stage.reductions]
-
-        def step() -> None:
-            self._iteration(stage, slots, across, width)
-
-        if memory is not None:
-            self._combine_blocks(stage, memory, slots, width)
-        elif all(self.point.nest.extents[variable] for variable in stage.reduced):
+        if all(self.point.nest.extents[variable] for variable in stage.reduced):
             last = stage.reduced[-1] if stage.reduced else None
-            if last is not None and is_long(self.point.nest, stage, self.point.lanes):
-                self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), unrolled)
-            elif last is not None and last == self.point.lane and not unrolled:
-                length = self.point.nest.extents[last]
-                self.loops.nested(
-                    stage.reduced[:-1], lambda: self._reduce_elements(stage, last, "0", length, slots, width), unrolled
-                )
+            if last is not None and (self.plan.levels or (last == self.point.lane and not self.plan.unrolled)):
+                levels, length = self.plan.levels, self.point.nest.extents[last]
+                inside = partial(self._reduce_range, stage, last, "0", length, levels, slots, width)
+                self.loops.nested(stage.reduced[:-1], inside, self.plan.unrolled)
             else:
-                self.loops.nested(stage.reduced, step, unrolled)
+                step = partial(self._iteration, stage, slots, across, width)
+                self.loops.nested(stage.reduced, step, self.plan.unrolled)
+        self._finish(stage, slots, across, width)
+
+    def write_from_blocks(self, stage: Stage, blocks: ReductionBlocks, memory: str) -> None:
+        """Emit reductions of the partial results of `blocks` in `memory`, which tasks computed."""
+        across, width = self._across(stage), self.point.width
+        slots = [self._start(reduction, across, width) for reduction in stage.reductions]
+        self._combine_blocks(stage, blocks, memory, slots, width)
+        self._finish(stage, slots, across, width)
+
+    def _across(self, stage: Stage) -> bool:
+        """Return whether lanes hold partial results."""
+        return self.point.lane is not None and self.point.lane in stage.reduced
+
+    def _finish(self, stage: Stage, slots: Sequence[list[str]], across: bool, width: int) -> None:
+        """Emit the stores of the accumulators, combined over lanes if these are partial results."""
         for reduction, names in zip(stage.reductions, slots, strict=True):
             types = [expression.type for expression in reduction.initial]
             totals = [
@@ -96,36 +90,11 @@ class ReductionEmitter:
             name = self.point.at_width(self.point.render(value), value.type, width, value)
             self.point.text.line(f"store {llvm_type(value.type, width)} {name}, ptr {slot}")
 
-    def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
-        """Reduce the innermost loop in nested blocks, and combine their results into `totals`."""
-        self._reduce_range(
-            stage,
-            last,
-            "0",
-            self.point.nest.extents[last],
-            block_levels(self.point.nest, last, self.point.lanes),
-            totals,
-            width,
-        )
-
-    def levels(self, last: Variable) -> list[int]:
-        """Return the lengths of blocks, of blocks of blocks, and so on."""
-        return block_levels(self.point.nest, last, self.point.lanes)
-
     # --- blocks computed by tasks ---
-
-    def _room(self, stage: Stage) -> list[int]:
-        return room_of(stage, self.point.lanes)
-
-    def blocks(self, stage: Stage) -> ReductionBlocks:
-        """Return the blocks of the reductions of `stage`, over one long loop."""
-        blocks = blocks_of(self.point.nest, stage, self.point.lanes)
-        assert blocks is not None
-        return blocks
 
     def _block_addresses(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
         """Return the addresses of the partial results of block `number` at the current point."""
-        room = self._room(stage)
+        room = room_of(stage, self.point.lanes)
         for variable in stage.parallel:
             place = self.point.variables[variable][0]
             if variable in self.point.lanes.tile_sizes():
@@ -141,9 +110,8 @@ class ReductionEmitter:
             for reduction in stage.reductions
         ]
 
-    def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
+    def write_blocks(self, stage: Stage, blocks: ReductionBlocks, memory: str, part: Range) -> None:
         """Reduce the blocks in `part`, separately; the last part includes the remainder."""
-        blocks = self.blocks(stage)
         assert part.stop is not None
         (last,) = stage.reduced
         text, size, width = self.point.text, blocks.levels[-1], self.point.width
@@ -168,9 +136,10 @@ class ReductionEmitter:
             with text.where(part.is_last):
                 self.loops.nested(stage.parallel, lambda: block(str(blocks.count), blocks.rest), unrolled=False)
 
-    def _combine_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
+    def _combine_blocks(
+        self, stage: Stage, blocks: ReductionBlocks, memory: str, totals: Sequence[list[str]], width: int
+    ) -> None:
         """Combine the partial results of blocks in order."""
-        blocks = self.blocks(stage)
         name, _ = self.point.text.open_loop()
         for reduction, places, total in zip(
             stage.reductions, self._block_addresses(stage, memory, name), totals, strict=True
@@ -196,7 +165,8 @@ class ReductionEmitter:
             return
         size = levels[-1]
         several = len(levels) == 1 and isinstance(length, int) and length >= 2 * size
-        interleaving = self._interleaving(stage, last, width) if several else 1
+        is_full = self.point.valid in (None, self.point.lanes.points)
+        interleaving = self.plan.interleaved if several and is_full else 1
 
         def blocks(begin: str, sizes: Sequence[int | str]) -> None:
             parts = [self._neutral(stage, width) for _ in sizes]
@@ -229,17 +199,6 @@ class ReductionEmitter:
             assert reduction.neutral is not None
             self._reset(names, reduction.neutral, width)
         return slots
-
-    def _interleaving(self, stage: Stage, last: Variable, width: int) -> int:
-        """Return how many blocks are interleaved, to hide latency: several if they have few lanes and
-        cheap iterations.
-        """
-        bits = sum(first.type.bits * width for reduction in stage.reductions for first in reduction.initial)
-        codes = [code for reduction in stage.reductions for code in (*reduction.inputs, *reduction.combine)]
-        is_light = (
-            len(walk(codes)) <= _LIGHT and not stage.stores and self.point.valid in (None, self.point.lanes.points)
-        )
-        return max(1, min(_MOST_INTERLEAVED, _CHAINS // bits)) if is_light and last != self.point.lane else 1
 
     def _reduce_interleaved(
         self, stage: Stage, last: Variable, start: str, size: int, parts: Sequence[Sequence[list[str]]], width: int

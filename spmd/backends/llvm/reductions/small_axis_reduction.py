@@ -13,7 +13,7 @@ from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.stores import store_all
 from spmd.backends.llvm.loops.transposed import load_transposed, transpose_block
 from spmd.backends.llvm.reductions.reductions import ReductionEmitter
-from spmd.compiler.schedule.lanes import SIDE, Lanes, has_large_stride
+from spmd.compiler.schedule.lanes import SIDE, Lanes
 from spmd.compiler.schedule.nest import Stage
 
 
@@ -21,17 +21,14 @@ def write_small_axis(fold: ReductionEmitter, stage: Stage) -> None:
     """Emit the reductions of `stage` for one vector of rows."""
     point, lane = fold.point, fold.point.lane
     assert lane is not None
-    strided = [load for load in stage.loads() if has_large_stride(load, lane)]
-    known = all(load.mask is None and not load.address.dynamic for load in strided)
-    inputs = sum(len(reduction.inputs) for reduction in stage.reductions)
-    if stage.stores or not known or len(strided) > inputs:
+    if not fold.plan.strided:
         _write_rows(fold, stage)
         return
     (last,) = stage.reduced
     rows, extent = SIDE if point.valid is None else point.valid, point.nest.extents[last]
     point.variables[last] = ("0", point.base)
-    point.transposed = {load: (load_transposed(point, load, lane, rows, extent), last) for load in strided}
-    fold.write(stage, unrolled=False)
+    point.transposed = {load: (load_transposed(point, load, lane, rows, extent), last) for load in fold.plan.strided}
+    fold.write(stage)
     point.transposed = {}
 
 
