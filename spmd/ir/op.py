@@ -143,6 +143,14 @@ class Op(Value):
         op._extras = None
         return op
 
+    def like(self, operands: list[Value], page: SourcePage, token: int) -> Op:
+        """A declared op of this one's kind, result type and attributes on other operands, read at `token` of `page`.
+
+        This one has one result, no regions and no discardable attributes.
+        """
+        assert self.definition is not None
+        return Op.of_one_result(self.definition, operands, self.type, self.attributes, page, token)
+
     @property
     def name(self) -> str:
         """The op's full name: `stablehlo.add`."""
@@ -347,9 +355,9 @@ class Op(Value):
             self.regions if regions is None else regions,
             definition=self.definition,
             discardable=self.discardable,
-            debug_location=self.debug_location,
+            debug_location=self._extras.debug_location if self._extras is not None else None,
         )
-        op._stand_for(self)
+        op._stand_for(self)  # which says the place of an op that was read
         return op
 
     def __repr__(self) -> str:

@@ -1,5 +1,6 @@
 """HLO text with words and numbers changed is read, or refused with an SpmdError that names a place in it."""
 
+import re
 from random import Random
 
 import spmd
@@ -55,3 +56,11 @@ def test_mutants_of_hlo_text_are_read_or_refused_at_a_place() -> None:
             continue
         assert spmd.parse(str(module))
     assert 100 < refused < 290
+
+
+def test_an_instruction_reads_alike_as_xla_prints_it_and_with_other_spaces() -> None:
+    lines = re.compile(r"(?m)^( *(?:ROOT )?[%\w.-]+ =) ")
+    for text in _seeds():
+        apart, count = lines.subn(r"\1  ", text)
+        assert count > 3
+        assert spmd.parse(apart).to_string(debug_info=True) == spmd.parse(text).to_string(debug_info=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spmd import types as t
 from spmd.builder.builder import XlaBuilder
@@ -23,14 +23,15 @@ from spmd.builder.hlo.reader import (
 from spmd.builder.shape import PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects.core import InferenceError
-from spmd.dialects.make import make_op
-from spmd.errors import ParseError
+from spmd.errors import Location, ParseError, Source
+from spmd.ir import Op
 from spmd.ir.attributes import DictAttr, IntegerAttr
 from spmd.support.arrays import Array
 from spmd.support.registry import filed
 
 if TYPE_CHECKING:
-    from spmd.ir import Function, Module, Op
+    from spmd.builder.hlo.places import PlaceTables
+    from spmd.ir import Function, Module, Value
 
 #: Attributes that say nothing about what an instruction computes.
 IGNORED = frozenset(
@@ -42,6 +43,10 @@ IGNORED = frozenset(
         "cross_program_prefetch_index",
     )
 )  # fmt: skip
+
+
+#: Opcodes of instructions of which equal ones may be something else.
+_PARTICULAR = frozenset(("parameter", "get-tuple-element"))
 
 
 def parse_hlo(text: str, name: str = "<hlo>", constants: Mapping[str, Array] | None = None) -> Module:
@@ -100,6 +105,42 @@ def _keep_aliases(main: Function, aliases: AttributeText) -> None:
     main.attributes = {**main.attributes, "arg_attrs": tuple(map(DictAttr, attributes))}
 
 
+class _Page:
+    """The text that ops are read from: an op's token is the offset of its instruction."""
+
+    def __init__(self, source: Source, places: PlaceTables) -> None:
+        self._source = source
+        self._places = places
+        self.metadata: dict[int, str] = {}
+
+    def location(self, token: int) -> Location:
+        return Location(self._source, token)
+
+    def name_hint(self, token: int) -> str | None:
+        return None
+
+    def debug_location(self, token: int) -> str | None:
+        """Return what the metadata of an instruction say of its place in someone's program."""
+        return self._places.of(self.metadata.get(token))
+
+
+class _Held(NamedTuple):
+    """The value of an instruction, its shape as the text has it, and a number for its type with this shape."""
+
+    xla_op: XlaOp
+    value: Value
+    shape: Shape
+    kind: int
+
+
+class _Pattern(NamedTuple):
+    """An op that was made of an instruction, and what else its key holds the identity of."""
+
+    op: Op
+    kind: int
+    instruction: Instruction
+
+
 class _Reader:
     """Computations of a module, built when they are first asked for."""
 
@@ -107,9 +148,15 @@ class _Reader:
         self.module = module
         self.constants = constants
         self.is_partitioned = _is_partitioned(module)
-        #: Ops that were made of instructions, by what those say; the shapes are those whose identities are in the key.
-        self.patterns: dict[Hashable, tuple[Op, list[Shape | None]]] = {}
+        self.page = _Page(module.location.source, module.places)
+        #: By what an instruction says.
+        self.patterns: dict[Hashable, _Pattern] = {}
+        self._kinds: dict[tuple[t.Type, int], tuple[int, Shape]] = {}
         self._built: dict[str, XlaComputation | None] = {}
+
+    def kind(self, type: t.Type, shape: Shape) -> int:
+        """Return the number of a type with a shape as the text has it, by its identity."""
+        return self._kinds.setdefault((type, id(shape)), (len(self._kinds), shape))[0]
 
     def computation(self, name: str) -> XlaComputation:
         if name not in self._built:
@@ -128,65 +175,61 @@ class _ComputationScope:
         self._reader = reader
         self._text = text
         self.builder = XlaBuilder(text.name)
-        self._values: dict[str, XlaOp] = {}
-        self.shapes: dict[str, Shape] = {}
+        self._held: dict[str, _Held] = {}
 
     def build(self) -> XlaComputation:
-        root = self._text.instructions[-1]
+        root, held = self._text.instructions[-1], self._held
         for instruction in self._text.instructions:
-            if instruction.name in self._values:
+            if instruction.name in held:
                 raise instruction.fail(f"{instruction.name} is defined twice")
-            self._values[instruction.name] = self._value(instruction)
-            self.shapes[instruction.name] = instruction.shape or self._values[instruction.name].shape
-            self._keep_place(instruction)
+            held[instruction.name] = self._value(instruction)
             root = instruction if instruction.is_root else root
         with self.builder.at(self._text.location):
-            computation = self.builder.Build(self._values[root.name])
+            computation = self.builder.Build(held[root.name].xla_op)
         sharding = self._sharding(root)
         if sharding is not None:
-            texts = split(sharding.text) if sharding.text.startswith("{{") else [sharding.text]
+            texts = split(sharding) if sharding.startswith("{{") else [sharding]
             leaves = len(computation.result_leaves)
-            computation.result_shardings = tuple(texts) if len(texts) == leaves else (sharding.text,) * leaves
+            computation.result_shardings = tuple(texts) if len(texts) == leaves else (sharding,) * leaves
         return computation
 
-    def _value(self, instruction: Instruction) -> XlaOp:
+    def _value(self, instruction: Instruction) -> _Held:
         """Return the value of an instruction: one like another of the module is one op like that one's."""
-        key, patterns = self._key(instruction), self._reader.patterns
-        if key is not None and key in patterns:
-            pattern, _ = patterns[key]
-            operands = [value for name in instruction.operands if (value := self._values[name].value) is not None]
-            kind = [pattern.result.type]
-            op = make_op(pattern.name, operands, kind, pattern.attributes, location=instruction.location)
+        try:
+            operands = [self._held[name] for name in instruction.operands]
+        except KeyError as error:
+            raise instruction.fail(f"operand {error.args[0]} is not defined before") from None
+        page, shape = self._reader.page, instruction.shape
+        if instruction.metadata:
+            page.metadata[instruction.offset] = instruction.metadata
+        key = self._key(instruction, operands)
+        pattern = self._reader.patterns.get(key)
+        if pattern is not None and shape is not None:
+            op = pattern.op.like([held.value for held in operands], page, instruction.offset)
             self.builder.block.ops.append(op)
-            return XlaOp(self.builder, op.result)
+            return _Held(XlaOp(self.builder, op), op, shape, pattern.kind)
         before = len(self.builder.block.ops)
         with self.builder.at(instruction.location):
             result = self._instruction(instruction)
-        made = self.builder.block.ops[before:]
-        if key is not None and len(made) == 1 and self._is_pattern(made[0], instruction, result):
-            patterns[key] = made[0], [instruction.shape, *(self.shapes[name] for name in instruction.operands)]
-        return result
+        made, value = self.builder.block.ops[before:], result.value
+        assert value is not None
+        self._keep_place(instruction, value, made)
+        shape = shape or result.shape
+        kind = self._reader.kind(value.type, shape)
+        if key is not None and made == [value] and _is_plain(made[0], operands):
+            self._reader.patterns[key] = _Pattern(made[0], kind, instruction)
+        return _Held(result, value, shape, kind)
 
-    def _key(self, instruction: Instruction) -> Hashable:
+    def _key(self, instruction: Instruction, operands: Sequence[_Held]) -> Hashable:
         """Return what the value of an instruction depends on beside the values of its operands.
 
-        None for those without operands, for parts of tuples, which may be known, and where the text has no shape.
+        None for parameters, for parts of tuples, which may be known, for constants that are drawn, and where the text
+        has no shape.
         """
-        if instruction.opcode == "get-tuple-element" or instruction.shape is None:
+        opcode, text, shape = instruction.opcode, instruction.text, instruction.shape
+        if opcode in _PARTICULAR or shape is None or "..." in text or self._sharding(instruction) is not None:
             return None
-        values = [self._values[name].value for name in instruction.operands if name in self._values]
-        types = tuple(value.type for value in values if value is not None)
-        if not len(types) == len(instruction.operands) > 0 or self._sharding(instruction) is not None:
-            return None
-        shapes = tuple(id(self.shapes[name]) for name in instruction.operands)
-        entries = tuple((name, entry.text) for name, entry in instruction.attributes.items() if name != "metadata")
-        return instruction.opcode, shapes, types, id(instruction.shape), entries
-
-    def _is_pattern(self, op: Op, instruction: Instruction, result: XlaOp) -> bool:
-        """Whether all that was made of an instruction is `op` on its operands, which names and holds nothing else."""
-        operands = tuple(self._values[name].value for name in instruction.operands)
-        plain = not (op.regions or op.discardable or any(name in op.attributes for name in CALLEES))
-        return plain and len(op.results) == 1 and result.value is op.result and tuple(op.operands) == operands
+        return opcode, text, id(instruction.attributes), id(shape), *[held.kind for held in operands]
 
     def _instruction(self, instruction: Instruction) -> XlaOp:
         make = _maker(instruction.opcode)
@@ -195,8 +238,8 @@ class _ComputationScope:
         call = Call(self, instruction)
         sharding = self._sharding(instruction)
         try:
-            if sharding is not None and not sharding.text.startswith("{{"):
-                self.builder.set_sharding(sharding.text)
+            if sharding is not None and not sharding.startswith("{{"):
+                self.builder.set_sharding(sharding)
             before = len(self.builder.block.ops)
             result = make(call)
         except (InferenceError, ValueError, LookupError, TypeError, OverflowError) as error:
@@ -226,24 +269,21 @@ class _ComputationScope:
         value.type = shape.tensor
         return True
 
-    def _sharding(self, instruction: Instruction) -> AttributeText | None:
+    def _sharding(self, instruction: Instruction) -> str | None:
         """How the text says that a value is cut; in the program of one device, where blocks came from: nothing."""
         return None if self._reader.is_partitioned else instruction.attributes.get("sharding")
 
-    def _keep_place(self, instruction: Instruction) -> None:
-        """What the text says of the instruction's place in someone's program stays with its op."""
-        metadata = instruction.attributes.get("metadata")
-        place = self._reader.module.places.of(metadata.text if metadata is not None else None)
-        value = self._values[instruction.name].value
-        op = value.defining_op if value is not None else None
-        if place is not None and op is not None and op.debug_location is None:
-            op.debug_location = place
+    def _keep_place(self, instruction: Instruction, value: Value, made: Sequence[Op]) -> None:
+        """Keep with the op of `value`, among those `made`, what the text says of its place in someone's program."""
+        op = value.defining_op
+        if op is not None and op in made:
+            op.read_at(self._reader.page, instruction.offset)
+        elif instruction.metadata and op is not None and op.debug_location is None:
+            op.debug_location = self._reader.page.debug_location(instruction.offset)
 
-    def value(self, name: str, instruction: Instruction) -> XlaOp:
-        """Return the operand that is called `name`."""
-        if name not in self._values:
-            raise instruction.fail(f"operand {name} is not defined before")
-        return self._values[name]
+    def held(self, instruction: Instruction) -> list[_Held]:
+        """Return the operands of an instruction."""
+        return [self._held[name] for name in instruction.operands]
 
     def computation(self, attribute: AttributeText, instruction: Instruction) -> XlaComputation:
         """Return the computation that `attribute` names, or that stands there in braces."""
@@ -270,6 +310,12 @@ class _ComputationScope:
         names = ("replica_count", "num_partitions")
         counts = {name: _process_count(name, header[name]) for name in names if name in header}
         return counts.get("num_partitions" if partitions else "replica_count", 1)
+
+
+def _is_plain(op: Op, operands: Sequence[_Held]) -> bool:
+    """Return whether an op has these operands, and neither names nor holds anything else."""
+    plain = not (op.regions or op.discardable or any(name in op.attributes for name in CALLEES))
+    return plain and op.operands == tuple(held.value for held in operands)
 
 
 class Call:
@@ -323,7 +369,7 @@ class Call:
         self.read.add(name)
         attribute_text = self.instruction.attributes.get(name)
         if attribute_text is not None:
-            return attribute_text.text
+            return attribute_text
         if default is None:
             raise self.instruction.fail(f"attribute {name} is missing")
         return default
@@ -360,17 +406,17 @@ class Call:
 
     def _attribute_text(self, name: str) -> AttributeText:
         self.attribute(name)
-        return self.instruction.attributes[name]
+        return self.instruction.attribute(name)
 
     def operands(self, count: int | None = None) -> list[XlaOp]:
-        xla_ops = [self._scope.value(name, self.instruction) for name in self.instruction.operands]
+        xla_ops = [held.xla_op for held in self._scope.held(self.instruction)]
         if count is not None and len(xla_ops) != count:
             raise self.instruction.fail(f"{count} operands are needed, there are {len(xla_ops)}")
         return xla_ops
 
     def operand_shapes(self) -> list[Shape]:
         """Return the operands' shapes as the text gives them: with their layouts."""
-        return [self._scope.shapes[name] for name in self.instruction.operands]
+        return [held.shape for held in self._scope.held(self.instruction)]
 
     def of_shape(self, shape: Shape) -> Call:
         """Return the same instruction with another result."""

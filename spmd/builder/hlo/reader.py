@@ -8,10 +8,11 @@ Nothing here depends on what an opcode means.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spmd.builder.hlo.places import PlaceTables
-from spmd.builder.hlo.tokens import Tokens
+from spmd.builder.hlo.tokens import ATTRIBUTES, OPERANDS, Tokens
 from spmd.builder.shape import Shape
 from spmd.errors import Diagnostic, Location, ParseError, Source
 
@@ -56,7 +57,10 @@ class AttributeText:
 
 @dataclass(slots=True)
 class Instruction:
-    """One instruction; `shape` is None where the text has none, `text` what stands for operands of a constant."""
+    """One instruction; `shape` is None where the text has none, `text` what stands for operands of a constant.
+
+    `attributes` are the texts of all but the metadata by their names, one mapping for instructions that have the same.
+    """
 
     name: str
     is_root: bool
@@ -64,8 +68,20 @@ class Instruction:
     opcode: str
     operands: tuple[str, ...]
     text: str
-    attributes: dict[str, AttributeText]
-    location: Location
+    attributes: Mapping[str, str]
+    metadata: str
+    source: Source
+    offset: int
+
+    @property
+    def location(self) -> Location:
+        return Location(self.source, self.offset)
+
+    def attribute(self, name: str) -> AttributeText:
+        """Return an attribute that is there, with its place."""
+        text = self.attributes[name]
+        offset = self.source.text.index(text, self.offset)
+        return AttributeText(text, offset, Location(self.source, offset))
 
     def fail(self, message: str) -> ParseError:
         return ParseError(Diagnostic(self.location, message, self.opcode))
@@ -107,6 +123,9 @@ class _Reader:
         self.words = tokens.words
         self.at = 0
         self._shapes: dict[str, Shape] = {}
+        #: Attributes by their text where they stand as XLA prints them, and by their names and values.
+        self._attribute_texts: dict[tuple[str, str], dict[str, str]] = {}
+        self._attribute_values: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         self._nested: list[Instruction] = []
         self._depth = 0
 
@@ -171,13 +190,51 @@ class _Reader:
         return tuple(found)
 
     def _instruction(self) -> Instruction:
+        if self.tokens.instructions[self.at][0] is not None:
+            return self._line()
         is_root, start = self._take("ROOT"), self.at
         if not self._begins_instruction(start):
             raise self.tokens.error("expected an instruction: name = shape opcode(operands)", start)
         self.at += 2
         call = self._call(self.words[start].removeprefix("%"), start, self._optional_shape())
-        call.is_root, call.attributes = is_root, self._attributes()
+        texts = {name: attribute.text for name, attribute in self._attributes().items()}
+        call.is_root, call.metadata, call.attributes = is_root, texts.pop("metadata", ""), self._shared(texts)
         return call
+
+    def _line(self) -> Instruction:
+        """Return the instruction that is the next word."""
+        lead, name, shape_text, opcode, inside, before, metadata, behind = self.tokens.instructions[self.at]
+        shape = self._shapes.get(shape_text) or self._shape_of(shape_text, self.at)
+        attributes = self._attribute_texts.get((before, behind))
+        if attributes is None:
+            pairs = ATTRIBUTES.findall(before + behind)
+            attributes = self._attribute_texts[before, behind] = self._shared(dict(pairs))
+            if len(attributes) < len(pairs):
+                names = [pair[0] for pair in pairs]
+                twice = next(name for name in names if names.count(name) > 1)
+                raise self.tokens.error(f"attribute {twice} is there twice", self.at)
+        operands, text = tuple[str, ...](), ""
+        if opcode in _LITERALS:
+            text = inside.strip()
+        elif "[" in inside or "/" in inside:
+            operands = tuple([self._typed(*operand) for operand in OPERANDS.findall(inside)])
+        elif inside:
+            operands = tuple(inside.replace("%", "").split(", "))
+        offset = self.tokens.offsets[self.at] + len(lead)
+        self.at += 1
+        return Instruction(
+            name, "R" in lead, shape, opcode, operands, text, attributes, metadata or "", self.tokens.source, offset
+        )
+
+    def _typed(self, shape_text: str, name: str) -> str:
+        """Return the name of an operand; ParseError where what stands before it is no shape."""
+        if shape_text and shape_text not in self._shapes:
+            self._shape_of(shape_text, self.at)
+        return name
+
+    def _shared(self, texts: dict[str, str]) -> dict[str, str]:
+        """Return the mapping of attributes that are equal to `texts`."""
+        return self._attribute_values.setdefault(tuple(texts.items()), texts)
 
     def _begins_instruction(self, at: int) -> bool:
         return self.words[at] != "" and self.words[at + 1] == "=" and _NAME.fullmatch(self.words[at]) is not None
@@ -197,7 +254,8 @@ class _Reader:
                 operands.append(self._operand())
                 if not self._take(",") and self.words[self.at] != ")":
                     raise self.tokens.error("expected , or ) behind an operand", self.at)
-        return Instruction(name, False, shape, opcode, tuple(operands), text, {}, self.tokens.location(start))
+        source, offset = self.tokens.source, self.tokens.offsets[start]
+        return Instruction(name, False, shape, opcode, tuple(operands), text, self._shared({}), "", source, offset)
 
     def _operand(self) -> str:
         """Return a name, or a call without attributes, which is an instruction of its own before this one.
@@ -240,13 +298,16 @@ class _Reader:
         if self.words[start] and "{" not in self.words[start] and _LAYOUT.fullmatch(self.words[end]):
             end += 1
         text = self.tokens.text(start, end)
-        shape = self._shapes.get(text)
-        if shape is None:
-            try:
-                shape = self._shapes[text] = Shape.parse(text)
-            except ValueError as error:
-                raise self.tokens.error(str(error), start) from None
+        shape = self._shapes.get(text) or self._shape_of(text, start)
         self.at = end
+        return shape
+
+    def _shape_of(self, text: str, at: int) -> Shape:
+        """Return the shape of a text; ParseError at word `at`."""
+        try:
+            shape = self._shapes[text] = Shape.parse(text)
+        except ValueError as error:
+            raise self.tokens.error(str(error), at) from None
         return shape
 
     # --- attributes --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import accumulate, compress
+from itertools import accumulate, chain, compress
 
 from spmd.errors import Location, ParseError, Source
 
@@ -19,10 +19,33 @@ def _braces(depth: int) -> str:
     return rf'\{{(?:[^{{}}"/]++|{_STRING}|{_COMMENT}|/{inside}|(?!))*+\}}'
 
 
-#: A string, a comment, the shape of an array, a name or number, the braces of an attribute's value, other braces
-#: that hold no instructions, and single marks. What stands in braces is one word: most of it is never looked at.
+_ARRAY = r"[a-z]\w*+\[[\d,<=]*+\](?:\{[^{}=\"%\[\]\n]*+\})?+"
+_IDENTIFIER = r"[A-Za-z_][\w.\-]*+"
+
+
+def _tuple(depth: int) -> str:
+    """Return a pattern of the shape of a tuple, with others inside at most `depth` deep."""
+    inside = "|" + _tuple(depth - 1) if depth else ""
+    return rf'\((?:[^()"\n]++{inside})*+\)'
+
+
+_COUNT = r"(?:/\*[^*\n]*+\*/)?+"
+_SHAPE = rf"{_ARRAY}|{_tuple(3)}"
+_OPERAND = rf"{_COUNT}(?:(?:{_SHAPE}) )?+%?+{_IDENTIFIER}"
+_VALUE = rf'(?:{_braces(3)}|{_STRING}|\[[\d,]*+\](?:<=\[[\d,]*+\](?:T\([\d,]*+\))?+)?+|[^\s{{}}"(),/=\[]++)'
+_ATTRIBUTE = rf", (?!metadata=|device_ids=){_IDENTIFIER}={_VALUE}(?=, |\s)"
+#: An instruction on a line of its own, spaced as XLA prints it: whether it is a root, its name, shape, opcode, operands
+#: (or a literal), attributes, metadata, and the attributes behind these.
+_INSTRUCTION = (
+    rf"(?<=\n)([ ]*+(?:ROOT )?+)%?+({_IDENTIFIER}) = ({_SHAPE}) ([a-z][\w\-]*+)"
+    rf'\(((?<=[ ]constant\()[^()"/\n]*+|(?<=[ ]parameter\()[^()"/\n]*+|(?:{_OPERAND}(?:, {_OPERAND})*+)?+)\)'
+    rf"((?:{_ATTRIBUTE})*+)(?:, metadata=({_braces(1)}))?+((?:{_ATTRIBUTE})*+)[ ]*+(?=\n\s*+[%\w}}])"
+)
+#: An instruction, a string, a comment, the shape of an array, a name or number, the braces of an attribute's value,
+#: other braces that hold no instructions, and single marks. What stands in braces is one word: most of it is never
+#: looked at.
 _WORD = re.compile(
-    rf"({_STRING}|{_COMMENT}"
+    rf"({_INSTRUCTION}|{_STRING}|{_COMMENT}"
     r'|[A-Za-z]\w*\[(?:[^\[\]"={}<]|<=)*\](?:\{[^{}="%\[\]]*\})?'
     r"|%?\w[\w.\-]*+"
     rf"|(?<==){_braces(3)}"
@@ -30,6 +53,13 @@ _WORD = re.compile(
     r"|->|\S)",
     re.S,
 )
+#: Of a word, what stands before it, itself and the parts of an instruction.
+_PARTS = 1 + _WORD.groups
+_NO_INSTRUCTION: tuple[str | None, ...] = (None,) * (_PARTS - 2)
+#: The shapes, empty where there are none, and names of an instruction's operands.
+OPERANDS = re.compile(rf"{_COUNT}(?:({_SHAPE}) )?+%?+({_IDENTIFIER})(?:, )?+")
+#: The names and values of an instruction's attributes.
+ATTRIBUTES = re.compile(rf", ({_IDENTIFIER})=({_VALUE})", re.S)
 _OPENING, _CLOSING = frozenset("{(["), frozenset("})]")
 
 
@@ -39,12 +69,16 @@ class Tokens:
     def __init__(self, source: Source, start: int, text: str) -> None:
         self.source = source
         parts = _WORD.split(text)
-        ends = list(accumulate(map(len, parts), initial=start))[1:]
-        self.words: list[str] = [*parts[1::2], ""]
-        self.offsets: list[int] = ends[0::2]
+        gaps, words = parts[0::_PARTS], parts[1::_PARTS]
+        ends = accumulate(chain.from_iterable(zip(map(len, gaps), map(len, [*words, ""]), strict=True)), initial=start)
+        self.words: list[str] = [*words, ""]
+        self.offsets: list[int] = list(ends)[1::2]
+        #: Of a word that is an instruction, its parts; of others, None in place of them.
+        self.instructions = [*zip(*(parts[at::_PARTS] for at in range(2, _PARTS)), strict=True), _NO_INSTRUCTION]
         if "/*" in text or "//" in text:
             code = [word[:2] not in ("/*", "//") for word in self.words]
             self.words, self.offsets = list(compress(self.words, code)), list(compress(self.offsets, code))
+            self.instructions = list(compress(self.instructions, code))
 
     def location(self, at: int) -> Location:
         return Location(self.source, self.offsets[at])
