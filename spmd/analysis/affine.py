@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 
@@ -156,3 +157,30 @@ def divided(form: Affine, size: int, extents: Mapping[Variable, int]) -> tuple[A
         Affine(form.offset // size, tuple((v, c // size) for v, c in quotient)),
         Affine(form.offset % size, tuple(remainder)),
     )
+
+
+def dilated(
+    form: Affine, step: int, extents: Mapping[Variable, int]
+) -> tuple[Affine, tuple[Variable, int] | None] | None:
+    """Return the quotient of `form` by `step` at multiples of it, and the iteration of a loop that these are.
+
+    The iteration, (variable, number), is None if every point is a multiple. Returns None if multiples are not one
+    iteration of a loop. Raises Split if splitting a loop would make them one.
+    """
+    if step == 1:
+        return form, None
+    rest = [(variable, coefficient) for variable, coefficient in form.terms if coefficient % step]
+    if form.dynamic or len(rest) > 1 or (not rest and form.offset % step):
+        return None
+    if not rest:
+        return Affine(form.offset // step, tuple((v, c // step) for v, c in form.terms)), None
+    ((variable, coefficient),) = rest
+    if gcd(coefficient, step) > 1:
+        return None
+    if extents[variable] > step:
+        if extents[variable] % step:
+            return None
+        raise Split(variable, step)
+    number = -form.offset * pow(coefficient, -1, step) % step
+    whole = form.replaced({variable: Affine(number)})
+    return Affine(whole.offset // step, tuple((v, c // step) for v, c in whole.terms)), (variable, number)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from spmd.analysis.affine import Affine, divided, linear, row_major
+from spmd.analysis.affine import Affine, dilated, divided, linear, row_major
 from spmd.analysis.scalar import build
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant
@@ -219,16 +219,20 @@ def dilated_index(
     source: list[Affine] = []
     conditions: list[Expression | None] = []
     for part, before, between, size in zip(index, low, interior, operand.tensor.static_shape, strict=True):
-        form = part.shifted(-before)
-        if between:
+        form, step = part.shifted(-before), between + 1
+        multiples = dilated(form, step, dict(enumerate(reader.extents)))
+        if multiples is None:
             conditions.append(at_least(form, 0, reader))
-            number, step = reader.position(form), constant(between + 1, I64)
-            rest = build.urem(number, step)
-            conditions.append(build.compare("eq", rest, 0))
-            form = Affine.computed(build.udiv(number, step))
-            conditions.append(below(form, size, reader))
+            number, by = reader.position(form), constant(step, I64)
+            conditions.append(build.compare("eq", build.urem(number, by), 0))
+            form = Affine.computed(build.udiv(number, by))
         else:
-            conditions += [at_least(form, 0, reader), below(form, size, reader)]
+            form, iteration = multiples
+            if iteration is not None:
+                variable, only = iteration
+                conditions.append(build.compare("eq", reader.position(Affine.of(variable)), only))
+            conditions.append(at_least(form, 0, reader))
+        conditions.append(below(form, size, reader))
         source.append(form)
     return tuple(source), all_of(conditions)
 

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spmd.analysis.affine import Affine, Split, divided
+from spmd.analysis.affine import Affine, Split, dilated, divided
 
 EXTENTS = {0: 3, 1: 4, 2: 5}
 
@@ -53,3 +53,20 @@ def test_a_quotient_is_affine_or_is_refused(offset: int, coefficients: list[int]
     if parts is not None:
         for point in points():
             assert divmod(value(form, point), size) == (value(parts[0], point), value(parts[1], point))
+
+
+@given(forms, st.integers(1, 6))
+def test_multiples_are_one_iteration_of_a_loop_or_are_refused(form: Affine, step: int) -> None:
+    try:
+        multiples = dilated(form, step, EXTENTS)
+    except Split as split:
+        assert EXTENTS[split.variable] % split.size == 0 and split.size == step < EXTENTS[split.variable]
+        return
+    if multiples is None:
+        return
+    quotient, iteration = multiples
+    for point in points():
+        chosen = iteration is None or point[iteration[0]] == iteration[1]
+        assert chosen == (value(form, point) % step == 0)
+        if chosen:
+            assert value(form, point) == step * value(quotient, point)

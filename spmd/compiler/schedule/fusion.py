@@ -190,6 +190,8 @@ class _Fusion:
 
     def _may_repeat(self, op: Op, uses: dict[Unit, set[Path]]) -> bool:
         """Return whether recomputing `op` in every user costs no more than storing and loading it."""
+        if self._paths.nests_dilations(op, chain.from_iterable(uses.values())):
+            return False
         times = sum(len(paths) for paths in uses.values())
         cost = 0 if self._paths.is_chosen(op, chain.from_iterable(uses.values())) else cost_of(op)
         if cost and any(len(unit.inlined) >= LARGEST for unit in uses):

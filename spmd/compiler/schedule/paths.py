@@ -35,14 +35,24 @@ class Paths:
 
     def __init__(self, ops: Sequence[Op]) -> None:
         self._chained = chained(ops)
+        self._dilating = dilating(ops)
         self._numbers: dict[tuple[Op, Path, tuple[int, ...], tuple[int, ...], int], Path] = {}
         self._repeating: set[Path] = set()
+        #: Paths through padding between elements.
+        self._dilated: set[Path] = set()
         #: Indices, in the unit's dimensions, that a path reads at each point, if known.
         self._places: dict[Path, tuple[Index, ...]] = {}
 
     def repeat(self, paths: Iterable[Path]) -> bool:
         """Return whether one of `paths` recomputes elements, or computes them without vectors."""
         return any(path in self._repeating for path in paths)
+
+    def nests_dilations(self, op: Op, paths: Iterable[Path]) -> bool:
+        """Return whether both one of `paths` and `op`, or what is computed for it, put padding between elements.
+
+        Together they would need two short loops, of which one alone has vectors.
+        """
+        return op in self._dilating and any(path in self._dilated for path in paths)
 
     def is_chosen(self, op: Op, paths: Iterable[Path]) -> bool:
         """Return whether `op` is a concatenate of which each of `paths` statically reads one operand."""
@@ -59,6 +69,8 @@ class Paths:
             number = self._numbers[key] = len(self._numbers) + 1
             if path in self._repeating or repeats(op, key[3]):
                 self._repeating.add(number)
+            if path in self._dilated or dilates(op):
+                self._dilated.add(number)
         return number
 
     def beyond(
@@ -138,6 +150,21 @@ def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:
     if not used or not added:
         return False
     return min(added) < max(used) or prod(result[order[position]] for position in added) < SHORT
+
+
+def dilates(op: Op) -> bool:
+    """Return whether `op` is a pad that puts padding between the elements of the last dimension."""
+    return op.name == "stablehlo.pad" and bool(op["interior_padding"]) and op["interior_padding"][-1] > 0
+
+
+def dilating(ops: Sequence[Op]) -> set[Op]:
+    """Return the ops that put padding between elements, and those that compute with results of these."""
+    found: set[Op] = set()
+    for op in ops:
+        computes = op.name not in INDEX_MAPS and not op.regions
+        if dilates(op) or (computes and any(operand.defining_op in found for operand in op.operands)):
+            found.add(op)
+    return found
 
 
 def _identity(shape: Sequence[int]) -> Index:

@@ -22,14 +22,18 @@ from spmd.ir import Op, Value
 from spmd.ir.attributes import is_splat
 
 
-def nest_of(outputs: Sequence[Op], inlined: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
+def nest_of(
+    outputs: Sequence[Op], inlined: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int], first: int = 0
+) -> Nest:
     """Return the nest over `shape` that stores the results of `outputs`, computing the ops for which `inlined` holds.
 
     Reductions among the outputs reduce the dimensions `reduced`; other outputs store one element per point. There is
-    one loop per dimension (see `collapse`), split where an index would not be affine otherwise.
+    one loop per dimension (see `collapse`), split where an index would not be affine otherwise. The last dimension
+    starts at index `first`.
     """
 
     def nest_at(extents: list[int], index: Index) -> Nest:
+        index = (*index[:-1], index[-1].shifted(first)) if first else index
         reader = PointReader(extents, lambda op: inlined(op) or (op in own and not is_reduction(op)))
         stores = []
         reductions = []

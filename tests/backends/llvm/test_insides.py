@@ -30,6 +30,31 @@ def cropped_and_spread(rows: int, columns: int) -> tuple[str, str]:
     )
 
 
+def interleaved(rows: int, columns: int) -> tuple[str, str]:
+    """Padding between elements of both dimensions: each element of the result comes from one of the operands."""
+    here, result = f"tensor<{rows}x{columns}xf32>", f"tensor<{2 * rows - 1}x{3 * columns - 1}xf32>"
+    return (
+        result,
+        f"""%n = stablehlo.negate %x : {here}
+      %a = stablehlo.pad %x, %z, low = [0, 1], high = [0, 0], interior = [1, 2] : ({here}, tensor<f32>) -> {result}
+      %b = stablehlo.pad %n, %z, low = [1, -4], high = [-1, 5], interior = [1, 2] : ({here}, tensor<f32>) -> {result}
+      %s = stablehlo.add %a, %b : {result}
+      %y = stablehlo.reverse %s, dims = [1] : {result}""",
+    )
+
+
+def spread_twice(rows: int, columns: int) -> tuple[str, str]:
+    """Padding between the elements of a part of an array that has padding between its elements."""
+    here, once = f"tensor<{rows}x{columns}xf32>", f"tensor<{rows}x{2 * columns}xf32>"
+    part, result = f"tensor<{rows}x{2 * columns - 3}xf32>", f"tensor<{rows}x{4 * columns - 5}xf32>"
+    return (
+        result,
+        f"""%a = stablehlo.pad %x, %z, low = [0, 1], high = [0, 0], interior = [0, 1] : ({here}, tensor<f32>) -> {once}
+      %p = stablehlo.slice %a [0:{rows}, 3:{2 * columns}] : ({once}) -> {part}
+      %y = stablehlo.pad %p, %z, low = [0, 1], high = [0, 1], interior = [0, 1] : ({part}, tensor<f32>) -> {result}""",
+    )
+
+
 def first_column_of_neighbours(rows: int, columns: int) -> tuple[str, str]:
     """What depends on the rows alone is read in the outer loop, where it may be beyond the operand's ends."""
     here, padded = f"tensor<{rows}x{columns}xf32>", f"tensor<{rows}x1xf32>"
@@ -93,7 +118,17 @@ def smallest_of_parts(rows: int, columns: int) -> tuple[str, str]:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(("rows", "columns"), [(32, 32), (35, 47), (8, 160)])
 @pytest.mark.parametrize(
-    "program", [stencil, cropped_and_spread, first_column_of_neighbours, frame, largest_of_windows, smallest_of_parts]
+    "program",
+    [
+        stencil,
+        cropped_and_spread,
+        interleaved,
+        spread_twice,
+        first_column_of_neighbours,
+        frame,
+        largest_of_windows,
+        smallest_of_parts,
+    ],
 )
 def test_points_at_the_ends_and_inside(
     program: Callable[[int, int], tuple[str, str]], rows: int, columns: int, threads: int

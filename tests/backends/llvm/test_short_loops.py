@@ -57,11 +57,13 @@ class Program:
     def pad(self, data: st.DataObject) -> None:
         low = [data.draw(st.integers(0, 2)) for _ in self.shape]
         high = [data.draw(st.integers(-1 if size > 1 else 0, 2)) for size in self.shape]
-        shape = tuple(sum(sizes) for sizes in zip(low, high, self.shape, strict=True))
+        inner = [data.draw(st.integers(0, 2)) for _ in self.shape]
+        sizes = zip(self.shape, low, high, inner, strict=True)
+        shape = tuple(size + before + after + (size - 1) * between for size, before, after, between in sizes)
         zero = self.emit(f"slice %x [{', '.join(['0:1'] * 3)}] : ({self.argument})", (1, 1, 1))
         zero = self.emit(f"reshape {zero} : ({self.type_of((1, 1, 1))})", ())
         types = f"({self.type_of(self.shape)}, {self.type_of(())})"
-        how = f"low = {low}, high = {high}, interior = [0, 0, 0]"
+        how = f"low = {low}, high = {high}, interior = {inner}"
         self.name, self.shape = self.emit(f"pad {self.name}, {zero}, {how} : {types}", shape), shape
 
     def stack(self, data: st.DataObject) -> None:
