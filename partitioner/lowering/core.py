@@ -27,7 +27,7 @@ from partitioner.unreduced_values import unreduced_values
 from spmd.analysis.shardings import GSPMD_NAME
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import UNKNOWN, Diagnostic, InternalError
-from spmd.ir import AttributeValue, Block, Op, Region, Value, captured_values
+from spmd.ir import AttributeValue, Block, NumberedValue, Op, Region, Value, captured_values
 from spmd.types import TensorType, Type
 
 
@@ -261,6 +261,8 @@ class Lowering:
         self.enter(local_block.ops, is_loop)
         for argument, local, layout in zip(block.arguments, local_block.arguments, arguments, strict=True):
             local.name_hint = argument.name_hint
+            if isinstance(local, NumberedValue) and isinstance(argument, NumberedValue):
+                local.locate_like(argument)
             self.set(argument, local, layout)
         self.ops(block.ops[:-1])
         return local_block

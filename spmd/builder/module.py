@@ -17,7 +17,7 @@ from spmd.builder.computation import (
     writes_modules,
 )
 from spmd.dialects.core import OPS
-from spmd.ir import Block, Function, Module, Region
+from spmd.ir import Block, Function, Module, NumberedValue, Region
 from spmd.ir.attributes import DictAttr, StringAttr
 
 
@@ -58,8 +58,11 @@ def _callees(computation: XlaComputation) -> list[XlaComputation]:
 
 def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Function:
     block = Block(computation.parameter_types)
-    for argument, name in zip(block.arguments, computation.program_shape().parameter_names, strict=True):
+    names = computation.program_shape().parameter_names
+    for argument, parameter, name in zip(block.arguments, computation.block.arguments, names, strict=True):
         argument.name_hint = _clean(name) or None
+        if isinstance(argument, NumberedValue) and isinstance(parameter, NumberedValue):
+            argument.locate_like(parameter)
     result = inline(block, computation, block.arguments)
     make(block, "func.return", unpack(block, result), [])
     drop_unused_tuples(block)

@@ -9,9 +9,9 @@ from partitioner.graph import DATA_FLOW, Spec
 from partitioner.mesh import DeviceMesh
 from partitioner.record import PartitionRecord, PropagationStep
 from partitioner.sharding import ShardedType, Sharding
-from spmd.ir import Block, Op, Value
+from spmd.ir import Block, NumberedValue, Op, Value
 from spmd.types import TensorType, Type
-from spmd.viewing.places import LocationTable
+from spmd.viewing.places import LocationTable, name_in
 from spmd.viewing.tables import Json, JsonTable, Texts
 
 
@@ -119,7 +119,9 @@ class Layouts:
 
 
 def name_of(value: Value) -> str:
-    """Return the display name of a value: that in the source, that of its op, or its argument number."""
+    """Return the display name of a value: that of an argument in JAX, in the source, of its op, or its number."""
+    if isinstance(value, NumberedValue) and (told := name_in(value.debug_location)) is not None:
+        return told
     hint = value.name_hint
     if hint:
         return f"%{hint}"

@@ -33,12 +33,18 @@ def scope_of(debug: str | None) -> tuple[str, ...]:
     return _scope_of(debug) if debug else ()
 
 
+def name_in(debug: str | None) -> str | None:
+    """Return the name that a debug location begins with: `state['w']` for `"state['w']"`; None without one."""
+    found = _NAME.match(debug.strip()) if debug else None
+    return None if found is None else found[1]
+
+
 @lru_cache(maxsize=1 << 14)
 def _scope_of(debug: str) -> tuple[str, ...]:
-    found = _NAME.match(debug.strip())
-    if found is None:
+    name = name_in(debug)
+    if name is None:
         return ()
-    parts = _split(found[1])[:-1]
+    parts = _split(name)[:-1]
     if len(parts) > _DEEPEST:
         parts = [*parts[: _DEEPEST - 1], "/".join(parts[_DEEPEST - 1 :])]
     return tuple(short(part, _LONGEST_NAME) for part in parts)

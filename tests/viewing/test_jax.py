@@ -26,3 +26,19 @@ def test_a_function_of_one_process_and_one_of_the_whole_mesh_are_shown() -> None
     assert whole["grid"]["size"] == 4 and whole["collectives"]
     assert "totals" in {texts[name] for name, _ in whole["scopes"]}
     assert any(file.endswith("test_jax.py") for file in whole["sources"])
+
+
+def test_arguments_have_the_names_of_the_function_whole_and_in_blocks() -> None:
+    form = jax.ShapeDtypeStruct((8, 4), "float32")
+    spec = jax.sharding.NamedSharding(abstract_mesh((2,), ("x",)), jax.sharding.PartitionSpec("x"))
+
+    def step(state: dict[str, list[jax.Array]]) -> jax.Array:
+        return state["w"][0] + state["w"][1]
+
+    names = ["state['w'][0]", "state['w'][1]"]
+    for function in (step, jax.jit(step, in_shardings=spec)):
+        found = spmd.jax.jit(function).view({"w": [form, form]}).documents[0]
+        assert [found["texts"][value[0]] for value in found["values"] if value[7] >= 0] == names
+    text = jax.jit(step).lower({"w": [form, form]}).compile().as_text()
+    found = spmd.view(spmd.parse(text, "step.hlo")).documents[0]
+    assert [found["texts"][value[0]] for value in found["values"] if value[7] >= 0] == names

@@ -24,7 +24,7 @@ from spmd.builder.shape import PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects.core import InferenceError
 from spmd.errors import Location, ParseError, Source
-from spmd.ir import Op
+from spmd.ir import NumberedValue, Op
 from spmd.ir.attributes import DictAttr, IntegerAttr
 from spmd.support.arrays import Array
 from spmd.support.registry import filed
@@ -274,12 +274,14 @@ class _ComputationScope:
         return None if self._reader.is_partitioned else instruction.attributes.get("sharding")
 
     def _keep_place(self, instruction: Instruction, value: Value, made: Sequence[Op]) -> None:
-        """Keep with the op of `value`, among those `made`, what the text says of its place in someone's program."""
+        """Keep with `value`, or its op among those `made`, what the text says of its place in someone's program."""
         op = value.defining_op
         if op is not None and op in made:
             op.read_at(self._reader.page, instruction.offset)
         elif instruction.metadata and op is not None and op.debug_location is None:
             op.debug_location = self._reader.page.debug_location(instruction.offset)
+        elif instruction.metadata and isinstance(value, NumberedValue) and value.debug_location is None:
+            value.locate(self._reader.page.debug_location(instruction.offset))
 
     def held(self, instruction: Instruction) -> list[_Held]:
         """Return the operands of an instruction."""

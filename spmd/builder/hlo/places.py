@@ -55,7 +55,7 @@ class PlaceTables:
         if place is None and "source_file" in metadata:
             column = metadata.get("source_column", "0")
             place = f'"{metadata["source_file"]}":{metadata.get("source_line", "0")}:{column}'
-        name = metadata.get("op_name")
+        name = metadata.get("op_name", "").replace(r"\'", "'")
         if not name:
             return place
         text = f'"{name}"' if place is None else f'"{name}"({place})'

@@ -21,6 +21,20 @@
     return pairs.length ? pairs : [Array.from({ length: data.grid.size }, (_, rank) => rank)];
   };
 
+  // The groups of a collective as `[0,1],[2,3]`, the first of them where there are many; pairs as `0→1, 1→2`.
+  view.groupText = (data, each, most = 36) => {
+    const pairs = each.messages.flatMap((message) => message.pairs || []);
+    if (!each.messages.length) return "";
+    if (each.groups < 0 && !pairs.length) return `[${view.ranks(view.groupsOf(data, each)[0])}]`;
+    const told = each.groups < 0
+      ? pairs.slice(0, 12).map((pair) => pair.join("→"))
+      : data.groups[each.groups].rows.slice(0, 12).map((members) => `[${members.length > 4 ? view.ranks(members, 2) : members.join(",")}]`);
+    const count = each.groups < 0 ? pairs.length : data.groups[each.groups].count;
+    let shown = 1;
+    while (shown < told.length && told.slice(0, shown + 1).join().length <= most) shown++;
+    return told.slice(0, shown).join(",") + (shown < count ? `, … ${view.count(count, each.groups < 0 ? "pair" : "group")}` : "");
+  };
+
   // Bytes from rank to rank of one collective in all its turns, each pair given to `add`.
   const messages = (data, each, add) => {
     for (const message of each.messages) {
@@ -126,7 +140,7 @@
         view.selectable({ class: each.number === view.selection.collective ? "selected" : "", "data-collective": each.number }, { collective: each.number }),
         el("td", { class: "number" }, each.number),
         el("td", {}, each.kind, each.turns > 1 ? ` (${each.turns} turns)` : each.repeated ? " (in a loop)" : ""),
-        el("td", {}, each.groups >= 0 ? `${data.groups[each.groups].count} × ${each.size}` : each.messages.length ? `${(each.messages[0].pairs || []).length} pairs` : ""),
+        el("td", {}, view.groupText(data, each)),
         el("td", { class: "number" }, each.messages.length ? view.bytes(each.sends) : ""),
         el("td", { class: "number" }, each.messages.length ? view.bytes(each.receives) : ""),
         el("td", { class: "number" }, each.seconds !== null ? view.seconds(each.takes) : ""),

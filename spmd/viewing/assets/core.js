@@ -97,15 +97,18 @@ view.clear = (node, ...children) => {
   return view.fill(node, {}, children);
 };
 
-// A picture: an SVG with a name for those who cannot see it, and a button that saves it.
-view.picture = (name, width, height, ...children) => {
-  const { svg, el } = view;
-  const drawing = svg(
+// An SVG with a name for those who cannot see it.
+view.drawing = (name, width, height, ...children) =>
+  view.svg(
     "svg",
     { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": name, class: "picture" },
-    svg("title", {}, name),
+    view.svg("title", {}, name),
     ...children,
   );
+// A drawing in an area that scrolls, with a button that saves it.
+view.picture = (name, width, height, ...children) => {
+  const { el } = view;
+  const drawing = view.drawing(name, width, height, ...children);
   const save = el("button", { class: "save", title: "Save this picture as SVG", onclick: () => view.save(drawing, name) }, "save SVG");
   return el("figure", {}, el("div", { class: "scroll", tabindex: 0, "aria-label": name }, drawing), el("figcaption", {}, save));
 };

@@ -15,6 +15,7 @@
     const axes = [["replica", data.grid.replicas], ["partition", data.grid.partitions]].filter((axis) => axis[1] > 1);
     return { columns: columns(data, data.grid.partitions > 1 ? data.grid.partitions : data.grid.size), axes };
   };
+  view.gridShape = shape;
   // As many columns as `last`; where that makes a long strip, as many as make the units of the network whole rows.
   const columns = (data, last) => {
     const { size, levels } = data.grid;

@@ -5,12 +5,13 @@
   const { el } = view;
   view.node = (id) => document.getElementById(`panel-${id}`);
 
-  const order = ["compare", "grid", "arrays", "program", "communication", "memory", "time", "values"];
+  const order = ["compare", "overview", "grid", "arrays", "program", "communication", "memory", "time", "values"];
   const present = () => view.panels.filter((panel) => !panel.present || panel.present()).sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
 
   view.show = (id) => {
     if (view.open !== id) scrollTo(0, 0);
     view.open = id;
+    document.getElementById("details").hidden = id === "overview";
     for (const panel of present()) {
       const open = panel.id === id;
       const tab = document.getElementById(`tab-${panel.id}`);

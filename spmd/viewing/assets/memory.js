@@ -40,6 +40,8 @@
     return [...lines.values()].sort((a, b) => b.nbytes - a.nbytes);
   };
 
+  view.memoryAt = living;
+
   const layers = (data, found) => {
     const { count, totals, peak } = found;
     const names = living(data, peak).slice(0, MOST_LAYERS - 1).map((line) => line.name);

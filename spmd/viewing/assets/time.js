@@ -12,24 +12,25 @@
     return Math.max(1, ...ends);
   };
 
-  const bar = (x1, x2, row, kind, text, more) =>
-    svg("rect", { class: "bar", x: x1, y: TOP + row * ROW + 3, width: Math.max(kind === "compute" ? 0.3 : 1, x2 - x1), height: ROW - 10, fill: COLOURS[kind], "data-kind": kind, ...more }, svg("title", {}, text));
+  const bar = (x1, x2, y, height, kind, text, more) =>
+    svg("rect", { class: "bar", x: x1, y, width: Math.max(kind === "compute" ? 0.3 : 1, x2 - x1), height, fill: COLOURS[kind], "data-kind": kind, ...more }, svg("title", {}, text));
 
-  // Bars of a track in view. Those too thin to be seen are drawn together with what is next to them, and communication
+  // Bars of a track from the time `from` to `to`. Those too thin to be seen are drawn together with what is next to them, and communication
   // above computing: there is little of it, and it is what one looks for.
-  const bars = (moments, row, x) => {
+  const bars = (moments, { from, to }, x, y, height) => {
     const drawn = [];
     let last = { end: -1, kind: "" };
     for (const { kind, begins, ends, text, attributes } of moments) {
-      if (ends < state.from || begins > state.to) continue;
-      const [x1, x2] = [Math.max(LEFT, x(begins)), Math.min(LEFT + WIDTH, x(ends))];
+      if (ends < from || begins > to) continue;
+      const [x1, x2] = [x(Math.max(from, begins)), x(Math.min(to, ends))];
       if (x2 - last.end < 0.25 && kind === last.kind && !attributes.class) continue;
-      drawn.push(bar(x1, x2, row, kind, text, attributes));
+      drawn.push(bar(x1, x2, y, height, kind, text, attributes));
       last = { end: x2, kind };
     }
     return drawn.sort((a, b) => (a.dataset.kind !== "compute") - (b.dataset.kind !== "compute"));
   };
 
+  const trackName = (track) => `rank ${track.rank}${track.ranks.length > 1 ? ` and ${track.ranks.length - 1} like it` : ""}`;
   const predicted = (data, track) =>
     track.moments.flatMap(([number, arrives, begins, ends]) => {
       const unit = data.units[number];
@@ -41,6 +42,18 @@
       if (ends > begins) found.push({ kind: unit.what, begins, ends, text: told, attributes });
       return found;
     });
+
+  // The predicted step of up to four kinds of processes, each as wide as there is room.
+  view.smallTimeline = (data) => {
+    const [width, height] = [1200, 18];
+    const whole = { from: 0, to: data.timeline.seconds * 1e9 };
+    const row = (track) => {
+      const drawing = view.drawing(`the step of ${trackName(track)}`, width, height, bars(predicted(data, track), whole, (at) => (width * at) / whole.to, 0, height));
+      drawing.setAttribute("preserveAspectRatio", "none");
+      return [el("small", {}, trackName(track)), drawing];
+    };
+    return el("div", { class: "strip", onclick: () => view.show("time") }, data.timeline.tracks.slice(0, 4).map(row), el("span"), el("small", { class: "ends" }, el("span", {}, "0"), el("span", {}, view.seconds(data.timeline.seconds))));
+  };
 
   // A line under the critical path.
   const underline = (track, critical, row, x) => {
@@ -89,14 +102,13 @@
     let row = 0;
     const add = (name, title, moments) => {
       names.push(svg("text", { x: LEFT - 8, y: TOP + row * ROW + ROW / 2 + 2, "text-anchor": "end", class: "small" }, name, svg("title", {}, title)));
-      rows.push(...bars(moments, row, x));
+      rows.push(...bars(moments, state, x, TOP + row * ROW + 3, ROW - 10));
       row++;
     };
     const critical = new Set((data.timeline ? data.timeline.critical : []).map(([unit]) => unit));
     for (const track of data.timeline ? data.timeline.tracks : []) {
       rows.push(underline(track, critical, row, x));
-      const many = track.ranks.length > 1 ? ` and ${track.ranks.length - 1} like it` : "";
-      add(`rank ${track.rank}${many}`, `predicted, ranks ${view.ranks(track.ranks)}`, predicted(data, track));
+      add(trackName(track), `predicted, ranks ${view.ranks(track.ranks)}`, predicted(data, track));
     }
     for (const track of data.measured ? data.measured.tracks : []) add(view.shorten(track.name, 18), data.measured.what, measured(data, track));
     const step = 10 ** Math.floor(Math.log10((state.to - state.from) / 4));
@@ -149,11 +161,18 @@
     return el("table", { class: "facts" }, rows.map(([name, seconds], at) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { "data-seconds": seconds }, view.seconds(seconds), at ? ` (${view.share(seconds, prediction.seconds)})` : ""))));
   };
 
+  // The colours that the data has.
+  const KINDS = { compute: "computing", collective: "communicating", start: "asynchronous communication", wait: "waiting for others", measured: "measured" };
+  const kindsOf = (data) => {
+    const found = new Set(data.timeline ? data.units.map((unit) => unit.what) : []);
+    if (data.prediction && data.prediction.waiting) found.add("wait");
+    for (const track of data.measured ? data.measured.tracks : []) for (const event of track.events) found.add(event[4]);
+    return Object.entries(KINDS).filter(([kind]) => found.has(kind));
+  };
+  view.timeLegend = (data) => el("p", { class: "legend" }, kindsOf(data).map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]));
   const legend = (data) => {
-    const kinds = [["compute", "computing"], ["collective", "communicating"], ["start", "asynchronous communication"], ["wait", "waiting for others"]];
-    if (data.measured) kinds.push(["measured", "measured"]);
     const repeated = data.units.some((unit) => unit.turns > 1) && el("span", {}, "; what a loop runs is drawn with all its turns together");
-    return el("p", { class: "legend" }, kinds.map(([kind, text]) => [el("i", { style: `background:${COLOURS[kind]}` }), `${text} `]), el("i", { class: "underline" }), "critical path", repeated);
+    return view.fill(view.timeLegend(data), {}, [data.timeline && [el("i", { class: "underline" }), "critical path"], repeated]);
   };
 
   const panel = {
