@@ -56,7 +56,7 @@ def trace(executable: Executable, rank: int) -> Trace:
 
 
 def check_agreement(traces: Sequence[Trace]) -> None:
-    """Raise CollectiveError if the collectives of different programs, of which `traces` has one per rank, cannot match."""
+    """Raise CollectiveError if the collectives of the processes, one of `traces` each, cannot match."""
     fault = disagreement(traces)
     if fault is not None:
         raise CollectiveError(fault)
