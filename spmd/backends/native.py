@@ -103,7 +103,7 @@ class ObjectFile:
 
 
 @dataclass(frozen=True)
-class Source:
+class FunctionSource:
     """A function as source text: `text` takes the declarations of its parameters; it needs `scratch` bytes."""
 
     text: Callable[[Sequence[str]], str]
@@ -150,7 +150,7 @@ class NativeBackend(Protocol):
 class SourceBackend(NativeBackend, Protocol):
     """A back end that emits readable source code."""
 
-    def source(self, block: Block, name: str) -> Source:
+    def source(self, block: Block, name: str) -> FunctionSource:
         """Return `block` as source of function `name`. CompileError for unsupported ops."""
 
 

@@ -21,7 +21,7 @@ from spmd.analysis.reducers import monoids_of, returned_argument
 from spmd.comparison.bound_rules import ELEMENTWISE, EXACT, GENTLE, ROUNDED_AT_ONE, ROUNDED_ONCE
 from spmd.comparison.bound_writer import Writer
 from spmd.comparison.formats import Meant, is_inexact
-from spmd.comparison.precision import FUNCTION_UNITS, OWN, Precision
+from spmd.comparison.precision import FUNCTION_UNITS, OWN, RunPrecision
 from spmd.comparison.retyped import Wide, is_float, wide_target
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.make import make_op
@@ -50,14 +50,14 @@ Errors = Sequence[Value | None]
 
 
 @dataclass(frozen=True)
-class Step:
+class BoundedOp:
     """An op, its operands `x` and its results in 64-bit floats, and the operands' bounds in a precision."""
 
     op: Op
     x: Sequence[Value]
     results: Sequence[Value]
     errors: Errors
-    precision: Precision
+    precision: RunPrecision
     write: Writer
 
     @property
@@ -102,7 +102,7 @@ class Bounds:
 
     processes: int
     meant: Meant = field(default_factory=Meant)
-    precision: Precision = OWN
+    precision: RunPrecision = OWN
     values: dict[Value, Value] = field(default_factory=dict)
     errors: dict[Value, Value] = field(default_factory=dict)
     _wide: Wide = field(default_factory=Wide)
@@ -162,9 +162,9 @@ class Bounds:
         results = self._in_own_types(op, x, write) if is_own else self._same(op, x, write)
         if name == "reduce_precision":  # as a convert to such a type and back, except outside of its range
             results = [write.select(write.one("is_finite", [results[0]]), x[0], results[0])]
-        return results, rule(Step(op, x, results, given, self.precision, write))
+        return results, rule(BoundedOp(op, x, results, given, self.precision, write))
 
-    def _rule(self, op: Op, name: str) -> Callable[[Step], Errors]:
+    def _rule(self, op: Op, name: str) -> Callable[[BoundedOp], Errors]:
         if name == "optimization_barrier":
             return lambda step: step.errors
         if has_trait(op, Trait.ELEMENTWISE):
@@ -196,7 +196,7 @@ class Bounds:
                 error = write.constant(whole, TensorType(constant.shape, F64))
         return results, [error] * len(op.results)
 
-    def _moved(self, step: Step) -> Errors:
+    def _moved(self, step: BoundedOp) -> Errors:
         write, elements = step.write, _MOVES[step.name]
         elements = len(step.x) if elements is None else elements
         places = [error for error in step.errors[elements:] if error is not None]
@@ -210,7 +210,7 @@ class Bounds:
             ]
         return bounds
 
-    def _product(self, step: Step) -> Errors:
+    def _product(self, step: BoundedOp) -> Errors:
         write, rest = step.write, step.x[2:]
         sizes = [write.magnitude(value) for value in step.x[:2]]
 
@@ -227,7 +227,7 @@ class Bounds:
 
     # --- elementwise --------------------------------------------------------------------------------------------------
 
-    def _elementwise(self, step: Step) -> Errors:
+    def _elementwise(self, step: BoundedOp) -> Errors:
         op, name, write = step.op, step.name, step.write
         rule, units = ELEMENTWISE.get(name), 0 if name in EXACT else 1 if name in ROUNDED_ONCE else FUNCTION_UNITS
         if name == "reduce_precision":
@@ -245,7 +245,7 @@ class Bounds:
             error = self._disturbed(step)
         return [step.rounded(error, units)]
 
-    def _disturbed(self, step: Step) -> Value | None:
+    def _disturbed(self, step: BoundedOp) -> Value | None:
         """Return how far the result moves if each operand moves by its bound, up or down."""
         write, moved = step.write, list[Value | None]()
         for at, (value, error) in enumerate(zip(step.x, step.errors, strict=True)):
@@ -265,7 +265,7 @@ class Bounds:
 
     # --- folds --------------------------------------------------------------------------------------------------------
 
-    def _folded(self, step: Step) -> Errors:
+    def _folded(self, step: BoundedOp) -> Errors:
         op, write = step.op, step.write
         monoids = monoids_of(op.regions[0])
         if monoids is None:
@@ -294,12 +294,12 @@ class Bounds:
             bounds.append(error if error is None or not is_inexact(type) else write.where_finite(result, error))
         return bounds
 
-    def _fold_unit(self, step: Step, type: Type) -> float:
+    def _fold_unit(self, step: BoundedOp, type: Type) -> float:
         if step.name == "reduce":
             return step.precision.reduction_unit(type, self._count(step.op, step.name))
         return step.precision.sum_unit(type, self._count(step.op, step.name))
 
-    def _unknown_fold(self, step: Step) -> Errors:
+    def _unknown_fold(self, step: BoundedOp) -> Errors:
         """Bound a region that is not a monoid: each step may pass on the largest error, and rounds.
 
         The index that an argmax returns may be that of any value close to the largest.
@@ -324,7 +324,7 @@ class Bounds:
                 bounds.append(None)
         return bounds
 
-    def _picked(self, step: Step, at: int, bound: Value | None) -> Value:
+    def _picked(self, step: BoundedOp, at: int, bound: Value | None) -> Value:
         """Return how far a picked value may be off: any value beside a candidate for the largest may be picked."""
         write, shape = step.write, step.x[0].tensor.static_shape
         kept = tuple(axis for axis in range(len(shape)) if axis not in step.op["dimensions"])
@@ -349,13 +349,13 @@ class Bounds:
             return int(prod(op.operands[0].tensor.static_shape[d] for d in op["dimensions"])) + 1
         return int(prod(op["window_dimensions"])) + 1 if name == "reduce_window" else self.processes
 
-    def _scattered(self, step: Step) -> Errors:
+    def _scattered(self, step: BoundedOp) -> Errors:
         error = self._at_places(step)
         if step.errors[1] is not None:
             error = step.write.total([error, step.write.unknown_all(step.errors[1], step.result)])
         return [error]
 
-    def _at_places(self, step: Step) -> Value | None:
+    def _at_places(self, step: BoundedOp) -> Value | None:
         op, write, (operand, places, update) = step.op, step.write, step.x
         given = [step.error(0), places, step.error(2)]
         is_given = bool(step.errors[0] or step.errors[2])
@@ -382,7 +382,7 @@ class Bounds:
             error = write.total([error, write.subtract(most, scattered(*sizes))])
         return error if error is None or not unit else write.where_finite(step.result, error)
 
-    def _selected(self, step: Step) -> Errors:
+    def _selected(self, step: BoundedOp) -> Errors:
         """Add sources at the positions selected by the values, which are taken as exact."""
         op, write = step.op, step.write
         select = self._wide.region(op.regions[0], dict(self.values))
@@ -408,9 +408,9 @@ class Bounds:
         types = [value.type for value in (*x, *bounds)]
         sorted_ = write.op(op.name, [*x, *bounds], types, dict(op.attributes), [region]).results
         results = sorted_[: len(x)]
-        return results, self._in_order(Step(op, x, results, given, self.precision, write), sorted_[len(x) :])
+        return results, self._in_order(BoundedOp(op, x, results, given, self.precision, write), sorted_[len(x) :])
 
-    def _in_order(self, step: Step, carried: Sequence[Value]) -> Errors:
+    def _in_order(self, step: BoundedOp, carried: Sequence[Value]) -> Errors:
         op, write = step.op, step.write
         keys = sort_keys(op.regions[0])
         if keys is None or any(key.operand is None for key in keys):
@@ -434,7 +434,7 @@ class Bounds:
             for at, bound in enumerate(bounds)
         ]
 
-    def _ranked(self, step: Step) -> Errors:
+    def _ranked(self, step: BoundedOp) -> Errors:
         """Bound the largest values by those of values moved up and down; the indices of close neighbours
         are uncertain.
         """
@@ -491,7 +491,7 @@ class Bounds:
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
-    def _whole(self, step: Step) -> Errors:
+    def _whole(self, step: BoundedOp) -> Errors:
         """Bound ops without a rule.
 
         A float result is off by units of the largest element, and by the operands' relative errors; other results are
@@ -512,7 +512,7 @@ class Bounds:
             bounds.append(write.broadcast(write.multiply(largest, share), value.tensor.shape))
         return bounds
 
-    def _of_own_types(self, step: Step) -> Errors:
+    def _of_own_types(self, step: BoundedOp) -> Errors:
         """Bound what is computed in the program's own types."""
         return self._whole(step)
 

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from spmd.comparison.bound_writer import Writer
-from spmd.comparison.bounds import Bounds, Errors, Step
+from spmd.comparison.bounds import BoundedOp, Bounds, Errors
 from spmd.comparison.distance import gaps
 from spmd.comparison.formats import is_inexact, unit_roundoff
 from spmd.comparison.precision import WIDE
@@ -143,7 +143,7 @@ class Perturbed(Bounds):
         Writer(copy, block.terminator).op(block.terminator.name, returned, [])
         return Region([copy])
 
-    def _of_own_types(self, step: Step) -> Errors:
+    def _of_own_types(self, step: BoundedOp) -> Errors:
         """Return no bounds: operands that round to the same values have the same result."""
         return [None] * len(step.results)
 

@@ -19,7 +19,7 @@ _PROBABLE = 8.0
 
 
 @dataclass(frozen=True)
-class Precision:
+class RunPrecision:
     """The program's own types, or, `wide`, 64-bit floats in place of all others."""
 
     wide: bool
@@ -58,4 +58,4 @@ def _element(type: Type) -> ElementType | None:
 
 
 #: The precisions in which bounds are computed.
-OWN, WIDE = Precision(wide=False), Precision(wide=True)
+OWN, WIDE = RunPrecision(wide=False), RunPrecision(wide=True)

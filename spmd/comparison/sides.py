@@ -26,7 +26,7 @@ from spmd.types import FunctionType, TensorType
 Peer = Callable[[Module, Sequence[Array]], Sequence[Array]]
 
 
-class Layout(Protocol):
+class SideLayout(Protocol):
     """The layouts of a side's arguments and results over the processes, as a partitioner returns them."""
 
     @property
@@ -50,7 +50,7 @@ class Side:
     grid: ProcessGrid
     backends: tuple[str, ...] = ("llvm", "numpy")
     peer: Peer | None = None
-    layout: Layout | None = None
+    layout: SideLayout | None = None
     whole: Module | None = None
     meant: Meant = field(default_factory=Meant)
 

@@ -15,7 +15,7 @@ from partitioner import ShardedType, shard_array, unshard_array
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax import settings
-from spmd.jax.layouts import Cuts, Side, layouts_of, local_shape
+from spmd.jax.layouts import Cuts, Leaves, layouts_of, local_shape
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, from_array, to_array, with_data
 from spmd.jax.local_arrays import ProcessLocalArray, part_of
 from spmd.jax.special_values import SpecialValues
@@ -217,7 +217,7 @@ class Compiled:
                 layouts[index] = layout
         out_layouts = [None] * len(self.out_forms) if outputs is None else layouts_of(outputs[self.tokens :])
         return Cuts(
-            Side(self.tree.children()[0], self.forms, layouts), Side(self.out_tree, self.out_forms, out_layouts)
+            Leaves(self.tree.children()[0], self.forms, layouts), Leaves(self.out_tree, self.out_forms, out_layouts)
         )
 
     @property
@@ -227,7 +227,7 @@ class Compiled:
 
     # --- blocks and whole arrays ---
 
-    def shard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+    def shard(self, leaves: Sequence[Tree], side: Leaves) -> list[Tree]:
         """Return blocks of `leaves`, which belong to `side`."""
         rank = self.executable.process.rank
         return [
@@ -237,7 +237,7 @@ class Compiled:
             for leaf, layout in zip(leaves, side.layouts, strict=True)
         ]
 
-    def unshard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+    def unshard(self, leaves: Sequence[Tree], side: Leaves) -> list[Tree]:
         """Return whole arrays of `leaves`, which belong to `side`."""
         communicator = self.executable.process.communicator
         return [
@@ -247,7 +247,7 @@ class Compiled:
             for leaf, layout in zip(leaves, side.layouts, strict=True)
         ]
 
-    def shardings(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+    def shardings(self, leaves: Sequence[Tree], side: Leaves) -> list[Tree]:
         """Return the layouts of `leaves`, which belong to `side`."""
         return list(side.layouts)
 

@@ -18,20 +18,20 @@ Layouts = Sequence[ShardedType | None]
 
 
 @dataclass(frozen=True)
-class Side:
+class Leaves:
     """The arguments of a function, its results, or some of them: a tree, and the form and the layout of each leaf."""
 
     tree: Tree
     forms: Sequence[AbstractLeaf]
     layouts: Layouts
 
-    def parts(self) -> Iterator[Side]:
+    def parts(self) -> Iterator[Leaves]:
         """Yield this side, and its children."""
         yield self
         start = 0
         for child in self.tree.children():
             part = slice(start, start + child.num_leaves)
-            yield Side(child, self.forms[part], self.layouts[part])
+            yield Leaves(child, self.forms[part], self.layouts[part])
             start = part.stop
 
 
@@ -41,8 +41,8 @@ class Cuts:
     stacked, if any.
     """
 
-    arguments: Side
-    results: Side
+    arguments: Leaves
+    results: Leaves
     stacked: int | None = None
 
     def is_block(self, shape: tuple[int, ...], form: AbstractLeaf, layout: ShardedType | None) -> bool:
@@ -86,7 +86,7 @@ class Cuts:
     def _of_a_process(self) -> str:
         return "this process's" if self.stacked is None else f"each of {self.stacked} processes'"
 
-    def of(self, tree: Tree, arguments_first: bool) -> Side | None:
+    def of(self, tree: Tree, arguments_first: bool) -> Leaves | None:
         """Return the side that `tree` belongs to: arguments, results, one of either, or some; None if neither.
 
         `arguments_first` decides if it could be both.
@@ -100,9 +100,9 @@ class Cuts:
         if not known or len(known) != len(parts):
             return None
         forms = [form for part in known for form in part.forms]
-        return Side(jax.tree.structure(tree), forms, [layout for part in known for layout in part.layouts])
+        return Leaves(jax.tree.structure(tree), forms, [layout for part in known for layout in part.layouts])
 
-    def _part(self, tree: Tree, arguments_first: bool) -> Side | None:
+    def _part(self, tree: Tree, arguments_first: bool) -> Leaves | None:
         leaves, structure = jax.tree.flatten(tree)
         shapes = list(map(data_shape, leaves))
         sides = (self.arguments, self.results) if arguments_first else (self.results, self.arguments)

@@ -12,7 +12,7 @@ from jax._src.config import trace_context
 _config: Any = jax.config
 
 
-class Settings(NamedTuple):
+class JaxSettings(NamedTuple):
     """Hashable settings of JAX.
 
     `context` has x64, promotion of dtypes and ranks, random numbers, precision of products, the current mesh, ...;
@@ -24,9 +24,9 @@ class Settings(NamedTuple):
     infs: bool
 
 
-def current() -> Settings:
+def current() -> JaxSettings:
     """Return this thread's current settings."""
-    return Settings(trace_context(), _config.jax_debug_nans, _config.jax_debug_infs)
+    return JaxSettings(trace_context(), _config.jax_debug_nans, _config.jax_debug_infs)
 
 
 def is_jit_disabled() -> bool:

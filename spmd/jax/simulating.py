@@ -18,7 +18,7 @@ from spmd.errors import UsageError
 from spmd.jax import settings
 from spmd.jax.compiled import Compiled
 from spmd.jax.jitting import checked_axes
-from spmd.jax.layouts import Cuts, Side
+from spmd.jax.layouts import Cuts, Leaves
 from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, to_array, with_data
 from spmd.jax.local_arrays import ProcessLocalArray
 from spmd.jax.op_by_op import as_value, refuse_global_view, refuse_shardings, run_op_by_op
@@ -187,20 +187,24 @@ class _Stacked(Compiled):
             return self.shard(arrays, self.cuts.arguments)
         return [array[None] if np.isscalar(leaf) else array for leaf, array in zip(leaves, arrays, strict=True)]
 
-    def shard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+    def shard(self, leaves: Sequence[Tree], side: Leaves) -> list[Tree]:
         def cut(layout: ShardedType | None, array: Array) -> Array:
             return array[None] if layout is None else shard_stacked(array, layout, self.processes)
 
         return self._changed(leaves, side, cut, of_wholes=True)
 
-    def unshard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+    def unshard(self, leaves: Sequence[Tree], side: Leaves) -> list[Tree]:
         def join(layout: ShardedType | None, array: Array) -> Array:
             return array[0] if layout is None else unshard_stacked(array, layout)
 
         return self._changed(leaves, side, join, of_wholes=False)
 
     def _changed(
-        self, leaves: Sequence[Tree], side: Side, change: Callable[[ShardedType | None, Array], Array], of_wholes: bool
+        self,
+        leaves: Sequence[Tree],
+        side: Leaves,
+        change: Callable[[ShardedType | None, Array], Array],
+        of_wholes: bool,
     ) -> list[Tree]:
         """Return `leaves` with `change` applied to whole arrays, or to blocks; written for one process,
         all are blocks.

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from spmd.analysis.process_rows import UNSEEN
-from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
+from spmd.compiler.schedule.watching import ScheduledUnit, UnitRun, Watch
 from spmd.ir import Op
-from spmd.jax.settings import Settings
+from spmd.jax.settings import JaxSettings
 from spmd.support.arrays import Array, Results
 
 #: Ops with NaNs and infinities written by the user or by JAX, such as the initial -inf of a maximum.
@@ -29,13 +29,13 @@ _NAME = re.compile(r'"(?:[^"\\]|\\.)*?([A-Za-z_0-9]+)"\(')
 class SpecialValues:
     """A watcher of a program that records the first op that returns a NaN or an infinity, per thread."""
 
-    def __init__(self, settings: Settings, watch: Watch | None = None) -> None:
+    def __init__(self, settings: JaxSettings, watch: Watch | None = None) -> None:
         """Wrap `watch`, the user's own watcher, which runs the units."""
         self._settings = settings
         self._watch = watch
         self._local = threading.local()
 
-    def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
+    def __call__(self, unit: ScheduledUnit, run: UnitRun) -> Results:
         """Run `unit`; if it returns such a value, run it again, op by op, to find the op."""
         results: Results = run() if self._watch is None else self._watch(unit, run)
         if getattr(self._local, "found", None) is None and self._kind(_arrays(results)) is not None:

@@ -35,7 +35,7 @@ from spmd.compiler.pipeline.options import CompileOptions
 from spmd.compiler.pipeline.prepare import prepare
 from spmd.compiler.schedule.costs import Work, work_of_unit
 from spmd.predict import probes
-from spmd.predict.machine import RATES, Curve, Machine, MeasuredProduct, Memory, how
+from spmd.predict.machine import RATES, Curve, Machine, MeasuredProduct, MemoryBandwidth, how
 from spmd.runtime.compile import compile
 from spmd.runtime.process import Process
 from spmd.support.collecting import no_collection
@@ -149,13 +149,13 @@ def _work_of(text: str) -> list[Work]:
     return [work for step in lowering.schedule(block).steps for unit in step.all_units for work in work_of_unit(unit)]
 
 
-def _memory(ranks: MeasuredRanks, call: float) -> Iterator[Memory]:
+def _memory(ranks: MeasuredRanks, call: float) -> Iterator[MemoryBandwidth]:
     """Yield bandwidths; results stay below the size from which the C library maps new memory at each call."""
     for count in (1 << 15, 1 << 17, 1 << 18, 1 << 20, 1 << 22):
         touched = 2 * 4 * count
         reading = max(_time(ranks, probes.totals(2 * count)) - call, 1e-8)
         both = _time(ranks, probes.chain(1, count)) - call
-        yield Memory(touched, touched / reading, touched / 2 / max(both - reading / 2, reading / 4))
+        yield MemoryBandwidth(touched, touched / reading, touched / 2 / max(both - reading / 2, reading / 4))
 
 
 def _products(ranks: MeasuredRanks, call: float) -> Iterator[MeasuredProduct]:

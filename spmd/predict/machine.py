@@ -68,7 +68,7 @@ HOW = ("mpi", "widened", "exchanged")
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryBandwidth:
     """Bandwidths of loops, in bytes per second, on data with a reuse distance of `bytes`."""
 
     bytes: float = field(metadata=WHOLE)
@@ -110,7 +110,7 @@ class Machine:
     name: str
     overhead: Mapping[str, float]
     rates: Mapping[str, float]
-    memory: tuple[Memory, ...]
+    memory: tuple[MemoryBandwidth, ...]
     link: Level
     products: tuple[MeasuredProduct, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -227,7 +227,7 @@ def _machine(table: FileTable) -> Machine:
     link = table.table("link")
     level = Level("machine", None, link.number("latency"), link.number("bandwidth"), HALVING)
     link.done()
-    memory = sorted([each.record(Memory) for each in table.tables("memory")], key=lambda each: each.bytes)
+    memory = sorted([each.record(MemoryBandwidth) for each in table.tables("memory")], key=lambda each: each.bytes)
     if not memory:
         raise table.fault("memory", "tables, [[memory]], at least one")
     machine = Machine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spmd.predict.timeline import Moment, Timeline
-from spmd.runtime.trace import TraceEvent
+from spmd.runtime.trace import TraceRecord
 
 #: The largest number of processes with a track.
 MOST_TRACKS = 64
@@ -13,7 +13,7 @@ MOST_TRACKS = 64
 _MEASURED = 1_000_000
 
 
-def predicted_events(predicted: Timeline) -> Iterator[TraceEvent]:
+def predicted_events(predicted: Timeline) -> Iterator[TraceRecord]:
     """Yield the trace events of a predicted step: computation, communication and waits of each process."""
     size = min(MOST_TRACKS, len(predicted.computing))
     for rank in range(size):
@@ -22,7 +22,7 @@ def predicted_events(predicted: Timeline) -> Iterator[TraceEvent]:
             yield from _of_moment(moment, rank)
 
 
-def _of_moment(moment: Moment, rank: int) -> Iterator[TraceEvent]:
+def _of_moment(moment: Moment, rank: int) -> Iterator[TraceRecord]:
     event = moment.event
     arrives, begins, ends = (float(part[rank]) for part in (moment.arrives, moment.begins, moment.ends))
     kind = "compute" if event.collective is None else "communication"
@@ -33,7 +33,7 @@ def _of_moment(moment: Moment, rank: int) -> Iterator[TraceEvent]:
         yield _entry(event.title, kind, rank, track, begins, ends - begins, event.place)
 
 
-def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]) -> Iterator[TraceEvent]:
+def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]) -> Iterator[TraceRecord]:
     """Yield the trace events of measured units: (title, place, start, seconds) each."""
     number = _MEASURED + rank
     yield {"name": "process_name", "ph": "M", "pid": number, "args": {"name": f"rank {rank}, measured"}}
@@ -41,7 +41,7 @@ def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]
         yield _entry(title, "measured", number, 0, start, seconds, place)
 
 
-def _entry(name: str, kind: str, process: int, track: int, start: float, seconds: float, place: str) -> TraceEvent:
+def _entry(name: str, kind: str, process: int, track: int, start: float, seconds: float, place: str) -> TraceRecord:
     return {
         "name": name,
         "cat": kind,

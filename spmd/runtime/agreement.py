@@ -25,7 +25,7 @@ _MOST_EVENTS = 100_000
 
 
 @dataclass(frozen=True)
-class CollectiveEvent:
+class ExpectedCollective:
     """A collective that a process executes, with its source location.
 
     All `members` must execute it together. A collective_permute has none: there a process waits for its `source`.
@@ -42,20 +42,20 @@ class CollectiveEvent:
 
 
 @dataclass(frozen=True)
-class Trace:
+class ProcessTrace:
     """The events of one process; `known` is False if more may follow that depend on control flow."""
 
-    events: tuple[CollectiveEvent, ...]
+    events: tuple[ExpectedCollective, ...]
     known: bool = True
 
 
-def trace(executable: Executable, rank: int) -> Trace:
+def trace(executable: Executable, rank: int) -> ProcessTrace:
     """Return the collectives that rank `rank` executes when it runs `executable`."""
     lowering = ModuleLowering(executable.module, executable.options)
     return _Tracer(lowering, rank).trace(executable.module.function(executable.function))
 
 
-def check_agreement(traces: Sequence[Trace]) -> None:
+def check_agreement(traces: Sequence[ProcessTrace]) -> None:
     """Raise CollectiveError if the collectives of the processes, one of `traces` each, cannot match."""
     fault = disagreement(traces)
     if fault is not None:
@@ -68,21 +68,21 @@ class _Tracer:
     def __init__(self, lowering: ModuleLowering, rank: int) -> None:
         self._lowering = lowering
         self._rank = rank
-        self._called: dict[str, Trace] = {}
+        self._called: dict[str, ProcessTrace] = {}
 
-    def trace(self, function: Function) -> Trace:
-        events: list[CollectiveEvent] = []
+    def trace(self, function: Function) -> ProcessTrace:
+        events: list[ExpectedCollective] = []
         for op in self._lowering.flatten(function).body.ops:
             if op.name in DESCRIPTIONS and not op.attributes.get("has_dynamic_root"):
                 events += _events(DESCRIPTIONS[op.name](op, self._lowering), self._rank)
             elif op.name in CALLS:
                 called = self._callee(op)
                 if not called.known or len(events) + len(called.events) > _MOST_EVENTS:
-                    return Trace(tuple(events), known=False)
+                    return ProcessTrace(tuple(events), known=False)
                 events += called.events
             elif any(map(self._communicates, op.walk())):
-                return Trace(tuple(events), known=False)
-        return Trace(tuple(events))
+                return ProcessTrace(tuple(events), known=False)
+        return ProcessTrace(tuple(events))
 
     def _communicates(self, op: Op) -> bool:
         if op.name in CALLS:
@@ -90,25 +90,25 @@ class _Tracer:
             return not called.known or bool(called.events)
         return op.name in COMMUNICATING
 
-    def _callee(self, call: Op) -> Trace:
+    def _callee(self, call: Op) -> ProcessTrace:
         symbol = call[CALLS[call.name]]
         if symbol not in self._called:
             self._called[symbol] = self.trace(self._lowering.lookup(symbol, call))
         return self._called[symbol]
 
 
-def _events(collective: Collective, rank: int) -> Iterator[CollectiveEvent]:
+def _events(collective: Collective, rank: int) -> Iterator[ExpectedCollective]:
     group = None if collective.groups is None else collective.groups.find(rank)
     for operation in collective.messages:
         if isinstance(operation, CollectivePermute):
             if rank in (end for pair in operation.pairs for end in pair):
                 what = describe(operation.linked(rank))
-                yield CollectiveEvent(what, collective.where, source=operation.source(rank))
+                yield ExpectedCollective(what, collective.where, source=operation.source(rank))
         elif group is not None:
-            yield CollectiveEvent(describe(operation), collective.where, group)
+            yield ExpectedCollective(describe(operation), collective.where, group)
 
 
-def disagreement(traces: Sequence[Trace]) -> str | None:
+def disagreement(traces: Sequence[ProcessTrace]) -> str | None:
     """Return the collective that each process is blocked in, as text; None if all finish, or it is undecidable."""
     play = _Play(traces)
     while any(play.advance(rank) for rank in range(len(traces))):
@@ -120,14 +120,14 @@ def disagreement(traces: Sequence[Trace]) -> str | None:
 
 
 class _Play:
-    def __init__(self, traces: Sequence[Trace]) -> None:
+    def __init__(self, traces: Sequence[ProcessTrace]) -> None:
         self._traces = traces
         self._at = [0] * len(traces)
         self._posted = [-1] * len(traces)
         self._sent: Counter[tuple[int, str]] = Counter()
         self._received: Counter[tuple[int, str]] = Counter()
 
-    def next(self, rank: int) -> CollectiveEvent | None:
+    def next(self, rank: int) -> ExpectedCollective | None:
         """Return the process's current event; None if it has finished."""
         events = self._traces[rank].events
         return events[self._at[rank]] if self._at[rank] < len(events) else None
@@ -148,7 +148,7 @@ class _Play:
             self._at[member] += 1
         return True
 
-    def _permute(self, rank: int, event: CollectiveEvent) -> bool:
+    def _permute(self, rank: int, event: ExpectedCollective) -> bool:
         """Advance past a permute: a process sends on arrival, and continues once its source has sent."""
         if self._posted[rank] != self._at[rank]:
             self._posted[rank] = self._at[rank]

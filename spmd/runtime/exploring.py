@@ -27,7 +27,7 @@ _MOST_ORDERS = 10_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OrderOutcome:
     """The outcome of one order: each process's results, or the error that ended them, and the order.
 
     `observed` is the result of the caller's `observe`. `seed` generated the order, unless the exploration is
@@ -46,7 +46,7 @@ class Outcome:
         """Whether the program ended in an error that no fault explains; slow processes always finish."""
         return self.error is not None and all(fault.kind == "slow" for fault in self.faults)
 
-    def same_as(self, other: Outcome) -> bool:
+    def same_as(self, other: OrderOutcome) -> bool:
         """Return whether both have the same results, bitwise, or ended alike."""
         if self.results is None or other.results is None:
             return self.results is other.results and type(self.error) is type(other.error)
@@ -63,12 +63,12 @@ class Exploration:
     orders by "results" or by the first line of their error.
     """
 
-    first: Outcome
-    different: Outcome | None
+    first: OrderOutcome
+    different: OrderOutcome | None
     orders: int
     complete: bool
     endings: Counter[str]
-    failed: Outcome | None = None
+    failed: OrderOutcome | None = None
 
     def __bool__(self) -> bool:
         return self.different is None and self.failed is None
@@ -125,7 +125,7 @@ def explore(
     return _explored(outcomes, exhaustive)
 
 
-def _explored(outcomes: Iterator[Outcome], exhaustive: bool) -> Exploration:
+def _explored(outcomes: Iterator[OrderOutcome], exhaustive: bool) -> Exploration:
     first = next(outcomes)
     endings = Counter([_kind(first)])
     different, failed = None, first if first.is_failure else None
@@ -145,8 +145,8 @@ def _explored(outcomes: Iterator[Outcome], exhaustive: bool) -> Exploration:
 
 
 def _drawn(
-    one: Callable[..., Outcome], size: int, seed: int, orders: int, faults: int | Sequence[Fault]
-) -> Iterator[Outcome]:
+    one: Callable[..., OrderOutcome], size: int, seed: int, orders: int, faults: int | Sequence[Fault]
+) -> Iterator[OrderOutcome]:
     steps = 1
     if isinstance(faults, int) and faults:  # a fault is injected at a step that exists
         steps = max(Counter(step.rank for step in one(RandomOrder(seed), (), seed).trace).values(), default=1)
@@ -155,7 +155,7 @@ def _drawn(
         yield one(RandomOrder(number), planned, number)
 
 
-def _all_orders(one: Callable[..., Outcome], faults: int | Sequence[Fault]) -> Iterator[Outcome]:
+def _all_orders(one: Callable[..., OrderOutcome], faults: int | Sequence[Fault]) -> Iterator[OrderOutcome]:
     planned = () if isinstance(faults, int) else faults
     order: ChosenOrder | None = ChosenOrder()
     for _ in range(_MOST_ORDERS):
@@ -177,7 +177,7 @@ def _run(
     order: Order,
     faults: Sequence[Fault],
     seed: int | None,
-) -> Outcome:
+) -> OrderOutcome:
     before()
     scheduler = ExploringScheduler(grid.size, order, faults)
     process = process_of_thread(executables, grid, inputs)
@@ -187,10 +187,10 @@ def _run(
             results = tuple(run(grid.size, partial(process, streams), scheduler=scheduler))
     except (SpmdError, CommunicationError) as error:
         failure = error
-    return Outcome(seed, results, failure, observe(), tuple(scheduler.trace), tuple(faults))
+    return OrderOutcome(seed, results, failure, observe(), tuple(scheduler.trace), tuple(faults))
 
 
-def _kind(outcome: Outcome) -> str:
+def _kind(outcome: OrderOutcome) -> str:
     return "results" if outcome.error is None else str(outcome.error).partition("\n")[0]
 
 
@@ -209,9 +209,9 @@ def _shared(one: Sequence[Step], other: Sequence[Step]) -> int:
     return next((at for at in range(shorter) if one[at] != other[at]), shorter)
 
 
-def _ending(outcome: Outcome) -> str:
+def _ending(outcome: OrderOutcome) -> str:
     return f"one gives {_kind(outcome)}" if outcome.error is None else f"one ends with {_kind(outcome)!r}"
 
 
-def _named(outcome: Outcome) -> str:
+def _named(outcome: OrderOutcome) -> str:
     return "an order" if outcome.seed is None else f"seed {outcome.seed}"

@@ -28,7 +28,7 @@ from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.runtime import world
 from spmd.runtime.process import Process
-from spmd.runtime.trace import TraceEvent, groups_of, with_waits, write_trace
+from spmd.runtime.trace import TraceRecord, groups_of, with_waits, write_trace
 from spmd.runtime.watch import Profile
 from spmd.support.arrays import Array, Results
 from spmd.support.step_range import steps_from
@@ -195,7 +195,7 @@ class _Session:
         communicator = self._communicator
         events = self.profile.trace_events(0 if communicator is None else communicator.rank)
         self.profile.events.clear()
-        of_ranks: Sequence[list[TraceEvent]] = [events]
+        of_ranks: Sequence[list[TraceRecord]] = [events]
         if communicator is not None:
             of_ranks = communicator.exchange_results(events, "the end of the profile")
             if communicator.rank:

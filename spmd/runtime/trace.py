@@ -35,7 +35,7 @@ class TraceArguments(TypedDict, total=False):
     step: int
 
 
-class TraceEvent(TypedDict, total=False):
+class TraceRecord(TypedDict, total=False):
     """An event of the Trace Event Format (`ph` "X": duration; "M": metadata); `ts` and `dur` are in microseconds."""
 
     name: str
@@ -57,8 +57,8 @@ def _is_met(name: str) -> bool:
 
 
 def with_waits(
-    events: Iterable[TraceEvent], groups: Mapping[str, Groups], grid: ProcessGrid | None = None
-) -> list[TraceEvent]:
+    events: Iterable[TraceRecord], groups: Mapping[str, Groups], grid: ProcessGrid | None = None
+) -> list[TraceRecord]:
     """Return `events` of all processes with names of their tracks and the waits inside collectives.
 
     `events` share a clock, which is shifted so that none is negative. `groups` has the groups of each collective by
@@ -68,7 +68,7 @@ def with_waits(
     first = min((event["ts"] for event in events), default=0.0)
     if first < 0:
         events = [{**event, "ts": event["ts"] - first} for event in events]
-    names: list[TraceEvent] = [
+    names: list[TraceRecord] = [
         {
             "name": "process_name",
             "ph": "M",
@@ -80,7 +80,7 @@ def with_waits(
     return [*names, *events, *_waits(events, groups)]
 
 
-def write_trace(path: str | Path, events: Iterable[TraceEvent]) -> None:
+def write_trace(path: str | Path, events: Iterable[TraceRecord]) -> None:
     """Write trace events to a file that Perfetto (ui.perfetto.dev) and Chrome open."""
     write_file(path, json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}).encode())
 
@@ -90,9 +90,9 @@ def groups_of(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
     return {str(op.location): process_groups(op, grid, module) for op in module.walk() if _is_met(op.name)}
 
 
-def _waits(events: list[TraceEvent], groups: Mapping[str, Groups]) -> list[TraceEvent]:
+def _waits(events: list[TraceRecord], groups: Mapping[str, Groups]) -> list[TraceRecord]:
     counts: dict[tuple[int, str, str], int] = defaultdict(int)
-    meetings: dict[tuple[object, ...], list[TraceEvent]] = defaultdict(list)
+    meetings: dict[tuple[object, ...], list[TraceRecord]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event["ts"]):
         name, place, rank = event["name"], event["args"]["place"], event["pid"]
         group = groups[place].find(rank) if place in groups else None
@@ -106,7 +106,7 @@ def _waits(events: list[TraceEvent], groups: Mapping[str, Groups]) -> list[Trace
     return waits
 
 
-def _wait(event: TraceEvent, last: TraceEvent) -> TraceEvent:
+def _wait(event: TraceRecord, last: TraceRecord) -> TraceRecord:
     return {
         **event,
         "name": f"wait for rank {last['pid']}",

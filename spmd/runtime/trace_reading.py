@@ -32,20 +32,20 @@ class TraceEvent:
 
 
 @dataclass(frozen=True)
-class Trace:
+class TraceFile:
     """The events of a file, in order, and the names of ranks."""
 
     events: list[TraceEvent]
     names: dict[int, str]
 
 
-def read_trace(path: str | PathLike[str]) -> Trace:
+def read_trace(path: str | PathLike[str]) -> TraceFile:
     """Return the trace at `path`; UsageError, which names it, if it is none."""
     try:
         entries = json.loads(Path(path).read_bytes())["traceEvents"]
         events = [_event(entry) for entry in entries if entry.get("ph") == "X"]
         named = [entry for entry in entries if entry.get("name") == "process_name"]
-        return Trace(events, {_rank(entry): str(entry["args"]["name"]) for entry in named})
+        return TraceFile(events, {_rank(entry): str(entry["args"]["name"]) for entry in named})
     except OSError as error:
         raise UsageError(f"{fspath(path)}: error: {error.strerror}") from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:

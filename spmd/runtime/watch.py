@@ -17,10 +17,10 @@ from typing import ClassVar, TextIO
 import numpy as np
 
 from spmd.analysis.process_rows import UNSEEN, ProcessRows
-from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
+from spmd.compiler.schedule.watching import Clock, ScheduledUnit, UnitRun, name_of, place_of
 from spmd.errors import Diagnostic, ExecutionError, Location
 from spmd.ir import Op, Value
-from spmd.runtime.trace import TraceArguments, TraceEvent
+from spmd.runtime.trace import TraceArguments, TraceRecord
 from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM
 from spmd.support.arrays import Array, Results
 from spmd.types import TensorType
@@ -29,7 +29,7 @@ from spmd.types import TensorType
 _MOST_TRACKS = 64
 
 
-def check_nans(unit: ScheduledUnit, run: Run) -> Results:
+def check_nans(unit: ScheduledUnit, run: UnitRun) -> Results:
     """Raise ExecutionError at the first op that returns a NaN or an infinity, with the count and the first index.
 
     A unit of several ops is rerun op by op to find the one. In a simulation a note names the process.
@@ -95,7 +95,7 @@ def _description(array: Array, finite: Array, index: int) -> str:
     return f"result {index} has {count} of {finite.size} elements that are NaN or infinite, the first{place}: {value}"
 
 
-def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Results:
+def print_each(unit: ScheduledUnit, run: UnitRun, file: TextIO | None = None) -> Results:
     """Print the results of each unit: location, process, ops, types, and shortened values.
 
     In a simulation, one line per process. Each line is written at once, since processes may be threads.
@@ -164,7 +164,7 @@ class Profile:
     _counts: dict[tuple[str, int], int] = field(default_factory=dict)
     _local: threading.local = field(default_factory=threading.local)
 
-    def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
+    def __call__(self, unit: ScheduledUnit, run: UnitRun) -> Results:
         if getattr(self._local, "leaves_out", False):
             return run()
         inner: list[float] = getattr(self._local, "inner", None) or [0.0]
@@ -214,7 +214,7 @@ class Profile:
         rows = None if everybody is None else ProcessRows.of(ops[-1])
         return everybody if rows is None else rows.ranks
 
-    def trace_events(self, rank: int = 0) -> list[TraceEvent]:
+    def trace_events(self, rank: int = 0) -> list[TraceRecord]:
         """Return the events in the Trace Event Format, with times in microseconds.
 
         The process of an event is the rank; for in-process ranks, that of the thread; an event of few simulated
@@ -222,7 +222,7 @@ class Profile:
         """
         return list(self._trace_events(rank))
 
-    def _trace_events(self, rank: int) -> Iterator[TraceEvent]:
+    def _trace_events(self, rank: int) -> Iterator[TraceRecord]:
         for event in self.events:
             ranks = [_rank_of_thread(event.thread, rank)] if event.ranks is None else event.ranks
             arguments: TraceArguments = {"place": event.place, "bytes": event.nbytes}

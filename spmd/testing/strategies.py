@@ -169,7 +169,7 @@ def arrays(draw: Draw, dtype: DType | type | str, shape: Sequence[int] | SearchS
 
 
 @dataclass(frozen=True)
-class Program:
+class GridProgram:
     """A program of `grid`'s processes, as text, and each process's arrays, of whole numbers, so that sums are exact.
 
     Its first argument is equal on all processes, its second is not.
@@ -188,7 +188,7 @@ _TYPE, _SIZE = "tensor<4xf32>", 4
 
 
 @st.composite
-def programs(draw: Draw, grid: ProcessGrid | None = None, max_ops: int = 8) -> Program:
+def programs(draw: Draw, grid: ProcessGrid | None = None, max_ops: int = 8) -> GridProgram:
     """Return small programs that terminate and return all that they compute.
 
     They contain arithmetic, all_reduce, all_gather, permutations and broadcasts of drawn groups, in counted loops and
@@ -213,7 +213,7 @@ def programs(draw: Draw, grid: ProcessGrid | None = None, max_ops: int = 8) -> P
     random = np.random.default_rng(draw(st.integers(0, 2**16)))
     same = random.integers(-4, 5, _SIZE).astype(np.float32)
     inputs = [(same, random.integers(-4, 5, _SIZE).astype(np.float32)) for _ in range(grid.size)]
-    return Program(text, grid, tuple(inputs))
+    return GridProgram(text, grid, tuple(inputs))
 
 
 def _arithmetic(draw: Draw, grid: ProcessGrid, name: str, values: Sequence[str]) -> str:

@@ -21,14 +21,14 @@ Part = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
-class ArrayBlock:
+class ShownBlock:
     """A block of an array, without padding, and the ranks that hold it."""
 
     part: Part
     ranks: tuple[int, ...]
 
 
-def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], ArrayBlock]:
+def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], ShownBlock]:
     """Return the blocks of an array over `processes`, by block index along each dimension."""
     sharding, type = layout.sharding, layout.type
     assert sharding is not None and isinstance(type, TensorType)
@@ -38,7 +38,7 @@ def blocks(layout: ShardedType, processes: int) -> dict[tuple[int, ...], ArrayBl
     held: dict[tuple[int, ...], list[int]] = {}
     for rank, index in zip(ranks.tolist(), np.stack([devices, *indices], 1)[:, 1:].tolist(), strict=True):
         held.setdefault(tuple(index), []).append(rank)
-    return {index: ArrayBlock(layout.index(found[0]), tuple(found)) for index, found in sorted(held.items())}
+    return {index: ShownBlock(layout.index(found[0]), tuple(found)) for index, found in sorted(held.items())}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from partitioner import shard_array
-from spmd.compiler.schedule.watching import Run, ScheduledUnit
+from spmd.compiler.schedule.watching import ScheduledUnit, UnitRun
 from spmd.errors import UsageError
 from spmd.io import arguments
 from spmd.ir import Op
@@ -79,7 +79,7 @@ class _Watcher:
         self.order: list[tuple[Op, int]] = []
         self._turns: list[dict[Op, int]] = [{} for _ in range(size)]
 
-    def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
+    def __call__(self, unit: ScheduledUnit, run: UnitRun) -> Results:
         results = run()
         op = unit.ops[-1]
         kind, _, number = threading.current_thread().name.partition("-")

@@ -13,7 +13,7 @@ from collectives.reduction import ADD
 from spmd.compiler.schedule.costs import Work
 from spmd.errors import UsageError
 from spmd.predict.calibrate import fitted_link
-from spmd.predict.machine import Curve, Machine, MeasuredProduct, Memory, nominal, read_machine
+from spmd.predict.machine import Curve, Machine, MeasuredProduct, MemoryBandwidth, nominal, read_machine
 from spmd.predict.prediction import prices_of
 from spmd.predict.topology import read_topology
 
@@ -130,7 +130,7 @@ def test_products_take_the_nearest_of_their_form_and_width() -> None:
 
 
 def test_reading_and_writing_have_bandwidths_of_their_own() -> None:
-    near, far = Memory(1e6, 8e10, 4e10), Memory(1e8, 2e10, 1e10)
+    near, far = MemoryBandwidth(1e6, 8e10, 4e10), MemoryBandwidth(1e8, 2e10, 1e10)
     machine = replace(MACHINE, memory=(near, far))
     assert [machine.reading(8e9, 1e5), machine.writing(8e9, 1e5)] == pytest.approx([0.1, 0.2])
     assert [machine.reading(8e9, 1e9), machine.writing(8e9, 1e9)] == pytest.approx([0.4, 0.8])

@@ -4,26 +4,26 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.runtime.agreement import CollectiveEvent, Trace, disagreement, trace
+from spmd.runtime.agreement import ExpectedCollective, ProcessTrace, disagreement, trace
 
 A, B = (
-    CollectiveEvent("all_reduce of 1 float32", "a:1", (0, 1)),
-    CollectiveEvent("all_gather of 1 float32", "a:2", (0, 1)),
+    ExpectedCollective("all_reduce of 1 float32", "a:1", (0, 1)),
+    ExpectedCollective("all_gather of 1 float32", "a:2", (0, 1)),
 )
-THREE = CollectiveEvent("barrier", "a:3", (0, 1, 2))
+THREE = ExpectedCollective("barrier", "a:3", (0, 1, 2))
 
 
-def shift(source: int | None, what: str = "collective_permute") -> CollectiveEvent:
-    return CollectiveEvent(what, "a:4", (), source)
+def shift(source: int | None, what: str = "collective_permute") -> ExpectedCollective:
+    return ExpectedCollective(what, "a:4", (), source)
 
 
-def play(*events: list[CollectiveEvent]) -> str | None:
-    return disagreement([Trace(tuple(trace)) for trace in events])
+def play(*events: list[ExpectedCollective]) -> str | None:
+    return disagreement([ProcessTrace(tuple(trace)) for trace in events])
 
 
 def test_programs_that_come_to_the_same_agree() -> None:
     assert play([A, B, THREE], [A, B, THREE], [THREE]) is None
-    elsewhere = CollectiveEvent(A.what, "b:9", A.members)
+    elsewhere = ExpectedCollective(A.what, "b:9", A.members)
     assert play([A], [elsewhere]) is None
 
 
@@ -31,12 +31,12 @@ def test_another_order_another_group_and_an_end_too_early_are_disagreements() ->
     crossed = str(play([A, B], [B, A]))
     assert "process 0: all_reduce of 1 float32 among [0, 1] at a:1\n  process 1: all_gather" in crossed
     assert "process 1: has ended" in str(play([A], []))
-    other = CollectiveEvent(A.what, "b:1", (1, 0))
+    other = ExpectedCollective(A.what, "b:1", (1, 0))
     assert "among [1, 0] at b:1" in str(play([A], [other]))
 
 
 def test_groups_that_wait_for_each_other_in_a_circle() -> None:
-    pairs = [CollectiveEvent("barrier", f"{i}", tuple(sorted((i, (i + 1) % 3)))) for i in range(3)]
+    pairs = [ExpectedCollective("barrier", f"{i}", tuple(sorted((i, (i + 1) % 3)))) for i in range(3)]
     assert play([pairs[0], pairs[2]], [pairs[1], pairs[0]], [pairs[2], pairs[1]]) is not None
     assert play([pairs[0], pairs[2]], [pairs[0], pairs[1]], [pairs[1], pairs[2]]) is None
 
@@ -49,8 +49,8 @@ def test_permutes_wait_for_their_sources_alone() -> None:
 
 
 def test_what_control_flow_hides_is_not_judged() -> None:
-    assert disagreement([Trace((A,)), Trace((), known=False)]) is None
-    assert disagreement([Trace((A,)), Trace((B,), known=False)]) is not None
+    assert disagreement([ProcessTrace((A,)), ProcessTrace((), known=False)]) is None
+    assert disagreement([ProcessTrace((A,)), ProcessTrace((B,), known=False)]) is not None
 
 
 PROGRAM = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
@@ -103,7 +103,7 @@ def too_large_to_inline(groups: str, where: str) -> str:
       func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{ {call} return %0 : tensor<2xf32> }}"""
 
 
-def traced(text: str) -> Trace:
+def traced(text: str) -> ProcessTrace:
     return trace(spmd.compile(spmd.parse(text), spmd.ProcessGrid(2, 1)), 0)
 
 
@@ -114,4 +114,4 @@ def test_collectives_of_functions_that_stay_functions_count() -> None:
 
 
 def test_calls_in_control_flow_are_not_judged() -> None:
-    assert traced(too_large_to_inline("[[0, 1]]", "branch")) == Trace((), known=False)
+    assert traced(too_large_to_inline("[[0, 1]]", "branch")) == ProcessTrace((), known=False)

@@ -14,7 +14,7 @@ import spmd
 from spmd.analysis.varying.check import check_processes
 from spmd.analysis.varying.findings import FindingKind
 from spmd.testing import strategies
-from spmd.testing.strategies import Program, ReplicaGroups
+from spmd.testing.strategies import GridProgram, ReplicaGroups
 
 
 @given(strategies.replica_groups())
@@ -53,7 +53,7 @@ def test_values_that_hurt() -> None:
 
 @settings(max_examples=15)
 @given(strategies.programs())
-def test_what_is_called_the_same_is_the_same(program: Program) -> None:
+def test_what_is_called_the_same_is_the_same(program: GridProgram) -> None:
     """Results of which the analysis does not report that they differ have one value on all processes."""
     module = program.module
     count = len(module.function("main").type.results)
@@ -69,7 +69,7 @@ def test_what_is_called_the_same_is_the_same(program: Program) -> None:
 
 @settings(max_examples=10)
 @given(strategies.programs(spmd.ProcessGrid(3, 1), max_ops=5))
-def test_results_do_not_depend_on_the_order(program: Program) -> None:
+def test_results_do_not_depend_on_the_order(program: GridProgram) -> None:
     assert spmd.explore(program.module, program.grid, program.inputs, orders=4)
 
 

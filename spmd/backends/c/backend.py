@@ -14,7 +14,7 @@ import numpy as np
 from spmd.backends.c.source import ALONE, RegionSource
 from spmd.backends.c_header import parameters
 from spmd.backends.c_targets import can_be_linked
-from spmd.backends.native import CompiledRegion, LoadedRegion, MakeCallback, ObjectFile, Source, SourceBackend
+from spmd.backends.native import CompiledRegion, FunctionSource, LoadedRegion, MakeCallback, ObjectFile, SourceBackend
 from spmd.backends.refusals import check_types, refuse
 from spmd.compiler.schedule.fusion import VIEWS, fuse
 from spmd.compiler.schedule.schedule import NativeRegion, plan_region
@@ -85,9 +85,9 @@ class CBackend:
         code = cast(CCode, compiled.code)
         return LoadedRegion(_call(code, _library(code.source)), False, (), True)
 
-    def source(self, block: Block, name: str) -> Source:
+    def source(self, block: Block, name: str) -> FunctionSource:
         source = RegionSource(_whole(block), name)
-        return Source(source.text, source.scratch)
+        return FunctionSource(source.text, source.scratch)
 
     def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
         if processor not in (None, HOST):

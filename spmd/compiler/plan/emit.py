@@ -16,7 +16,7 @@ from typing import Any
 from spmd.backends.kernels import Program
 from spmd.compiler.plan.result_checks import ResultCheck, is_proven, result_checks
 from spmd.compiler.plan.steps import Plan, PlanStep
-from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
+from spmd.compiler.schedule.watching import ScheduledUnit, UnitRun, Watch
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array, Results
 
@@ -96,7 +96,7 @@ def _watched(step: PlanStep, watch: Watch) -> Callable[..., Results]:
     unit = ScheduledUnit(step.ops or (step.op,), tuple(step.inputs), tuple(step.outputs), step.clock)
 
     def watched(*arguments: Array, **keywords: object) -> Results:
-        results: Results = watch(unit, Run(call, arguments, keywords, replay))
+        results: Results = watch(unit, UnitRun(call, arguments, keywords, replay))
         return results
 
     return watched

@@ -92,7 +92,7 @@ def _lines(numbers: set[int]) -> str:
     return ",".join(lines)
 
 
-class Run:
+class UnitRun:
     """A unit about to run: calling it runs it and returns its results."""
 
     __slots__ = ("_arguments", "_call", "_keywords", "_replay")
@@ -118,6 +118,6 @@ class Run:
             yield from self._replay(*self._arguments)
 
 
-#: Called around every unit of a watched program: it must call the Run and return its result. If the attribute
+#: Called around every unit of a watched program: it must call the UnitRun and return its result. If the attribute
 #: `times_parts` is true native functions are one unit with a clock; else each unit is called separately.
-Watch = Callable[[ScheduledUnit, Run], Any]
+Watch = Callable[[ScheduledUnit, UnitRun], Any]
