@@ -79,11 +79,11 @@ class _Publisher:
             ("arg_attrs", block.arguments, self.program.function.argument_attributes),
             ("res_attrs", block.terminator.operands, self.program.function.result_attributes),
         ):
-            told = tuple(
+            shardings = tuple(
                 DictAttr({**_without_shardings(entry), **self._entry(value)})
                 for value, entry in zip(values, entries, strict=True)
             )
-            local.attributes = {**local.attributes, name: told}
+            local.attributes = {**local.attributes, name: shardings}
         return local
 
     def _entry(self, value: Value) -> dict[str, Attribute]:

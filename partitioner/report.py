@@ -113,8 +113,8 @@ def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -
     times = {row.op: seconds(row.op) for row in rows} if seconds else {}
 
     def line(kind: str, groups: str, nbytes: int, turns: str, took: float, place: str = "") -> str:
-        told = f" {1e6 * took:>12,.1f}" if seconds else ""
-        return f"{kind:20} {groups:>10} {nbytes:>14,} {turns:>6}{told}  {place}".rstrip()
+        time = f" {1e6 * took:>12,.1f}" if seconds else ""
+        return f"{kind:20} {groups:>10} {nbytes:>14,} {turns:>6}{time}  {place}".rstrip()
 
     def total(kind: str, mine: Sequence[CollectiveRow]) -> str:
         took = sum(row.times * times[row.op] for row in mine) if seconds else 0.0

@@ -79,7 +79,7 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", net
 
 def _tables(prediction: "Prediction", title: str) -> Iterator[terminal.Table | str]:
     """Return a prediction for a terminal, with a bar for each share of the step."""
-    from spmd.predict.report import TOLD, duration, heading, parts_of_step
+    from spmd.predict.report import SHOWN, duration, heading, parts_of_step
     from spmd.support.amounts import amount
 
     whole = prediction.seconds or 1.0
@@ -95,10 +95,10 @@ def _tables(prediction: "Prediction", title: str) -> Iterator[terminal.Table | s
     yield terminal.facts("sent, of all processes", [(f"level {name}", amount(value)) for name, value in sent])
     columns = [*numbers, terminal.Column("", wraps=True), terminal.Column("", wraps=True, style="dim")]
     hangs = terminal.Table("critical path", columns)
-    for share in prediction.critical[:TOLD]:
+    for share in prediction.critical[:SHOWN]:
         took = duration(share.seconds), terminal.bar(share.share)
         hangs.add(f"{share.share:.1%}", *took, share.title, share.place)
-    rest = prediction.critical[TOLD:]
+    rest = prediction.critical[SHOWN:]
     if rest:
         seconds = sum(share.seconds for share in rest)
         hangs.add(f"{seconds / whole:.1%}", duration(seconds), terminal.bar(seconds / whole), f"{len(rest)} more", "")

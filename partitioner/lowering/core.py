@@ -307,8 +307,8 @@ class Lowering:
         device = self.program.devices.get(op)
         if device is not None or op.name != "stablehlo.custom_call" or not op["has_side_effect"]:
             return device
-        is_told = SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable
-        return None if is_told or self.mesh.size == 1 or self.manual_around(op) else 0
+        is_annotated = SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable
+        return None if is_annotated or self.mesh.size == 1 or self.manual_around(op) else 0
 
     def manual_around(self, op: Op) -> frozenset[int]:
         """Return the manual sub-axes of the code around `op`."""

@@ -69,10 +69,10 @@ class CheckpointRanks:
             result = act()
         except Exception as error:
             failed = error
-        told = self.all_gather(None if failed is None else str(failed) or type(failed).__name__)
+        messages = self.all_gather(None if failed is None else str(failed) or type(failed).__name__)
         if failed is not None:
             raise failed
-        for rank, message in enumerate(told):
+        for rank, message in enumerate(messages):
             if message is not None:
                 raise CheckpointError(f"process {rank}: {message}")
         return result

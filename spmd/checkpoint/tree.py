@@ -274,7 +274,9 @@ def unflatten_like(structure: Json, like: object, take: Callable[[int, Tree], Tr
     node = None if like is None or type(like) in _SCALARS else node_of(like)
     kind = None if structure is None else structure.get("kind")
     if (structure is None) != (like is None) or kind != (node.kind if node is not None else None):
-        raise CheckpointError(f"{path or 'the tree'} is {_told(structure)} in the checkpoint, {_told_tree(like)} here")
+        raise CheckpointError(
+            f"{path or 'the tree'} is {_described(structure)} in the checkpoint, {_described_tree(like)} here"
+        )
     if structure is None:
         return None
     if node is None:
@@ -291,7 +293,7 @@ def _scalar(structure: Json) -> Tree:
     return _READERS[name](text)
 
 
-def _told(structure: Json) -> str:
+def _described(structure: Json) -> str:
     if structure is None:
         return "None"
     if "kind" in structure:
@@ -299,7 +301,7 @@ def _told(structure: Json) -> str:
     return "an array" if "array" in structure else f"a value of type {next(iter(structure))}"
 
 
-def _told_tree(tree: object) -> str:
+def _described_tree(tree: object) -> str:
     return "None" if tree is None else f"a {type(tree).__name__}"
 
 

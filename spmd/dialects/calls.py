@@ -110,6 +110,6 @@ class Calls:
         """Raise CompileError if `function` is too large after inlining."""
         size = self.extents(function)[function.symbol].ops
         if size > MOST_OPS:
-            told = f"{size:,}" if size < 10**15 else f"more than 2^{size.bit_length() - 1}"
-            text = f"@{function.symbol} has {told} ops after inlining; at most {MOST_OPS:,} are supported"
+            count = f"{size:,}" if size < 10**15 else f"more than 2^{size.bit_length() - 1}"
+            text = f"@{function.symbol} has {count} ops after inlining; at most {MOST_OPS:,} are supported"
             raise CompileError(Diagnostic(function.location, text, function.name))

@@ -109,13 +109,13 @@ def options(op: Op) -> Mapping[str, object]:
 
 def _without_shapes(op: Op) -> Sequence[Value] | None:
     """Return the operands without those that are result shapes; None if these are invalid."""
-    told = op.discardable.get("indices_of_shape_operands")
-    if told is None:
+    attribute = op.discardable.get("indices_of_shape_operands")
+    if attribute is None:
         return op.operands
-    array = getattr(told, "array", None)
+    array = getattr(attribute, "array", None)
     entries = array.ravel().tolist() if array is not None else None
-    if entries is None and isinstance(told, ArrayAttr):
-        entries = [getattr(entry, "value", None) for entry in told.elements]
+    if entries is None and isinstance(attribute, ArrayAttr):
+        entries = [getattr(entry, "value", None) for entry in attribute.elements]
     return None if entries is None else [value for index, value in enumerate(op.operands) if index not in entries]
 
 

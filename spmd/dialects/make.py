@@ -23,7 +23,7 @@ def make_op(
     operands, regions = tuple(operands), tuple(regions)
     if result_types is None:
         rule = OPS[name].rule
-        assert rule is not None, f"{name} must be told its result types"
+        assert rule is not None, f"{name} requires result types"
         result_types = rule(new_op(name, operands, (), attributes, regions, definition=OPS[name]))
     return new_op(name, operands, result_types, attributes, regions, definition=OPS[name], location=location)
 

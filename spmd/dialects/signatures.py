@@ -70,10 +70,10 @@ def _fits(
     begin = type.rank - len(core)
     if begin != len(batch) or not compatible_shapes(type.shape[:begin], batch):
         return False
-    for size, told in zip(type.shape[begin:], core, strict=True):
-        if told.isalpha() and sizes.get(told) is None:
-            sizes[told] = size
-        if not compatible_dims(size, _size(told, sizes)):
+    for size, symbol in zip(type.shape[begin:], core, strict=True):
+        if symbol.isalpha() and sizes.get(symbol) is None:
+            sizes[symbol] = size
+        if not compatible_dims(size, _size(symbol, sizes)):
             return False
     return True
 
@@ -86,12 +86,12 @@ def _element(name: str, element: ElementType) -> Type:
     return element if name == "T" or element.is_complex else element.complex
 
 
-def _size(told: str, sizes: dict[str, Dimension]) -> Dimension:
+def _size(symbol: str, sizes: dict[str, Dimension]) -> Dimension:
     """Return the value of a size, a size minus one, or a minimum of two; None if unknown."""
-    if told.isdecimal():
-        return int(told)
-    found = _SIZE.fullmatch(told)
-    assert found is not None, f"{told} is no size"
+    if symbol.isdecimal():
+        return int(symbol)
+    found = _SIZE.fullmatch(symbol)
+    assert found is not None, f"{symbol} is no size"
     if found["name"]:
         size = sizes.get(found["name"])
         return None if size is None else max(0, size - int(found["less"] or 0))

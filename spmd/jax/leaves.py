@@ -84,9 +84,9 @@ def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
     try:
         known_type = jax.api_util.shaped_abstractify(leaf)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError, OverflowError) as error:
-        told = str(error).splitlines()[0] if isinstance(error, OverflowError) else "JAX makes no array of it"
+        reason = str(error).splitlines()[0] if isinstance(error, OverflowError) else "JAX makes no array of it"
         of_elements = f" of {leaf.dtype}" if isinstance(leaf, np.ndarray) else ""
-        raise UsageError(f"{names[index]} is of type {type(leaf).__name__}{of_elements}: {told}") from error
+        raise UsageError(f"{names[index]} is of type {type(leaf).__name__}{of_elements}: {reason}") from error
     return AbstractLeaf(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type), _explicit_sharding(leaf))
 
 

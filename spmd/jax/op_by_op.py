@@ -24,7 +24,7 @@ from spmd.jax.equations import equations_within
 from spmd.jax.leaves import AbstractLeaf, form_of, from_array, to_array
 from spmd.jax.places import raising_line
 from spmd.jax.process_view import Axes
-from spmd.jax.tracing import axes_told
+from spmd.jax.tracing import axes_in_messages
 from spmd.jax.wrapped import has_shardings
 from spmd.support.arrays import Array, Tree, UserFunction
 
@@ -56,7 +56,7 @@ def run_op_by_op(
             given.append(function(*values))
         return ()
 
-    with axes_told(axes, function), _lines_told():
+    with axes_in_messages(axes, function), _lines_in_messages():
         jax.make_jaxpr(within, axis_env=axes)()  # within which the axes have their sizes
     count = None if stacked is None else math.prod(size for _, size in axes)
     tree: Tree
@@ -90,7 +90,7 @@ def refuse_shardings(function: UserFunction) -> None:
 
 
 @contextlib.contextmanager
-def _lines_told() -> Iterator[None]:
+def _lines_in_messages() -> Iterator[None]:
     """Add the user's line to JAX's error for a NaN or an infinity."""
     try:
         yield

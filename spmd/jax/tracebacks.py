@@ -63,8 +63,8 @@ def hide_frames(error: BaseException) -> None:
         kept = _without_hidden(current.__traceback__)
         hidden = hidden or current.__traceback__ is not kept
         current.__traceback__ = kept
-    is_told = any("JAX_TRACEBACK_FILTERING" in note for note in getattr(error, "__notes__", ()))
-    if hidden and not is_told:
+    is_noted = any("JAX_TRACEBACK_FILTERING" in note for note in getattr(error, "__notes__", ()))
+    if hidden and not is_noted:
         error.add_note(_NOTE)
 
 

@@ -143,7 +143,7 @@ def _trace(
     With `is_cut` arguments have shardings, so that it is. `refs` are leaves of the arguments that are refs.
     """
     if is_jitted(function) and not refs:
-        with contextlib.suppress(UnboundAxisError), axes_told(axes, function):
+        with contextlib.suppress(UnboundAxisError), axes_in_messages(axes, function):
             all_args, all_kwargs = insert(args, kwargs)
             traced = trace(function, all_args, all_kwargs)
             if is_cut or _is_global(traced):
@@ -156,9 +156,9 @@ def _trace(
 
     called: UserFunction = of_values(complete, refs) if refs else complete
     if is_cut:
-        with axes_told(axes, function):
+        with axes_in_messages(axes, function):
             return jax.jit(called, keep_unused=True).trace(*args, **kwargs), True, ()
-    with axes_told(axes, function):
+    with axes_in_messages(axes, function):
         traced, outside = process_view.traced(called, axes, args, kwargs)
     if _is_global(traced):
         return jax.jit(called, keep_unused=True).trace(*args, **kwargs), True, ()
@@ -196,7 +196,7 @@ def _of_a_mesh(axes: Axes, function: UserFunction) -> str:
 
 
 @contextlib.contextmanager
-def axes_told(axes: Axes, function: UserFunction) -> Iterator[None]:
+def axes_in_messages(axes: Axes, function: UserFunction) -> Iterator[None]:
     """Replace JAX's error for an unbound axis in `function` by one that lists the axes."""
     try:
         yield

@@ -228,9 +228,9 @@ def fitted_link(curves: Sequence[Curve], folding: float, started: float) -> Leve
             curve = by_kind.get((operation.name, "mpi", size))
             if curve is None or how(operation) != "mpi":
                 continue
-            told, seconds = rounds(operation, size, HALVING), curve.at(wire_bytes(operation))
-            beside = sum(each.times * each.folded for each in told) / folding + started
-            messages, moved = sum(each.times for each in told), sum(each.times * each.nbytes for each in told)
+            steps, seconds = rounds(operation, size, HALVING), curve.at(wire_bytes(operation))
+            beside = sum(each.times * each.folded for each in steps) / folding + started
+            messages, moved = sum(each.times for each in steps), sum(each.times * each.nbytes for each in steps)
             shares.append((messages / seconds, moved / seconds))
             left.append(max(seconds - beside, 0.0) / seconds)
     if not shares:

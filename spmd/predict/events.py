@@ -166,7 +166,7 @@ class _SchedulePricer:
             work = tuple([each for of_unit in facts for each in of_unit.work])
             moved = cost_of_step(step).bytes
             yield PricedEvent(
-                _told(step), place_of(step.ops), seconds, turns, ops=tuple(step.ops), work=work, moved=moved
+                _label(step), place_of(step.ops), seconds, turns, ops=tuple(step.ops), work=work, moved=moved
             )
 
     def _inner(self, step: Step, op: Op) -> list[Sequence[Step]]:
@@ -218,8 +218,8 @@ class _SchedulePricer:
         count = trip_count(op)
         if count is None:
             count = self.turns
-            told = f"{count} turn{'s' * (count != 1)}"
-            self.notes.append(f"{op.location}: the trip count of the loop is unknown: assumed {told}")
+            trips = f"{count} turn{'s' * (count != 1)}"
+            self.notes.append(f"{op.location}: the trip count of the loop is unknown: assumed {trips}")
         condition, body = self._inner(step, op)
         each = 0.0 if native else self.machine.overhead["kernel"]
         around = self.step
@@ -232,7 +232,7 @@ class _SchedulePricer:
         computing = sum(event.seconds * event.turns for event in events[1]) / max(1, turns)
         waiting = max(0.0, count * self._longest_way(body) - computing) if native else 0.0
         yield PricedEvent("while", str(op.location), overhead + each * (count + 1) + waiting, turns)
-        yield from (event for told in events for event in told)
+        yield from (event for branch in events for event in branch)
         self.touched |= dict.fromkeys(op.results, self.clock)
 
     def _longest_way(self, steps: Sequence[Step]) -> float:
@@ -252,11 +252,11 @@ class _SchedulePricer:
     def _branches(self, step: Step, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
         """Yield the events of the slowest branch."""
         clock, touched = self.clock, dict(self.touched)
-        told = []
+        branches = []
         for steps in self._inner(step, op):
             self.clock, self.touched = clock, dict(touched)
-            told.append(list(self.events(steps, turns, native)))
-        longest = max(told, key=lambda events: sum(event.seconds * event.turns for event in events))
+            branches.append(list(self.events(steps, turns, native)))
+        longest = max(branches, key=lambda events: sum(event.seconds * event.turns for event in events))
         yield PricedEvent(op.name.removeprefix("stablehlo."), str(op.location), overhead, turns)
         yield from longest
         self.touched |= dict.fromkeys(op.results, self.clock)
@@ -279,8 +279,8 @@ class _SchedulePricer:
             size = sum(map(bytes_of, inner.operands))
             self.clock += size + sum(map(bytes_of, op.results))
             self.touched |= dict.fromkeys([*op.operands, *op.results], self.clock)
-            told = f"{name} of {amount(size)}"
-            event = PricedEvent(told, place, 0.0, turns, collective, starts, ops=(op,))
+            label = f"{name} of {amount(size)}"
+            event = PricedEvent(label, place, 0.0, turns, collective, starts, ops=(op,))
             if starts:
                 self.started[op.results[0]] = event
             return event
@@ -304,7 +304,7 @@ def _read(unit: Unit, facts: UnitFacts) -> list[Value]:
     return [v for op in unit.outputs for v in (*op.operands, *(captured_values(op) if op.regions else ()))]
 
 
-def _told(step: Step) -> str:
+def _label(step: Step) -> str:
     """Return the title of a step and the names of its ops."""
-    told = title(step).removeprefix("stablehlo.")
-    return f"{told}: {name_of(step.ops)}" if step.units[0].fused or len(step.units) > 1 else told
+    label = title(step).removeprefix("stablehlo.")
+    return f"{label}: {name_of(step.ops)}" if step.units[0].fused or len(step.units) > 1 else label

@@ -132,15 +132,15 @@ def _priced_by(events: Sequence[PricedEvent], machine: Machine, network: Network
     """Return notes on which collectives are priced as measured and which by the machine's link."""
     if network is not None or not machine.curves:
         return []
-    told: dict[bool, dict[str, None]] = {True: {}, False: {}}
+    named: dict[bool, dict[str, None]] = {True: {}, False: {}}
     for collective in (event.collective for event in events if event.collective is not None):
         sizes = {2} if collective.groups is None else {len(group) for group in collective.groups}
         for operation in collective.messages:
             for size in sorted(sizes - {1}):
                 is_measured = machine.measured(operation, size) is not None
-                told[is_measured][f"{operation.name} of {size} processes"] = None
+                named[is_measured][f"{operation.name} of {size} processes"] = None
     ways = {True: "as measured ([[collective]] of the machine's file)", False: "by its messages ([link])"}
-    return [f"priced {ways[way]}: {', '.join(names)}" for way, names in told.items() if names]
+    return [f"priced {ways[way]}: {', '.join(each)}" for way, each in named.items() if each]
 
 
 def partitioner_prices(machine: Machine, network: Network | None = None) -> PartitionerPrices:

@@ -10,7 +10,7 @@ from spmd.predict.prediction import Prediction
 from spmd.support.amounts import amount
 
 #: The number of entries of the critical path that are shown.
-TOLD = 12
+SHOWN = 12
 #: The largest number of rows of a plot, and the characters per column.
 _MOST_ROWS, _COLUMN = 12, 7
 
@@ -47,17 +47,17 @@ def page(prediction: Prediction, title: str) -> str:
     lines = [heading(prediction, title), "", f"{'a step':24} {duration(prediction.seconds):>9}"]
     whole = prediction.seconds or 1.0
     for name, seconds in parts_of_step(prediction):
-        told = f" {seconds / whole:6.1%}" if name.startswith(" ") else ""
-        lines.append(f"{name:24} {duration(seconds):>9}{told}")
+        percent = f" {seconds / whole:6.1%}" if name.startswith(" ") else ""
+        lines.append(f"{name:24} {duration(seconds):>9}{percent}")
     memory = prediction.memory
-    told = ", ".join(f"{name} {amount(value)}" for name, value in vars(memory).items())
-    lines += ["", f"memory of a process: {amount(memory.total)} ({told})"]
+    areas = ", ".join(f"{name} {amount(value)}" for name, value in vars(memory).items())
+    lines += ["", f"memory of a process: {amount(memory.total)} ({areas})"]
     for name, sent in prediction.levels.items():
         lines.append(f"sent over level {name}: {amount(sent / size)} a process, {amount(sent)} in all")
     lines += ["", "critical path:"]
-    for share in prediction.critical[:TOLD]:
+    for share in prediction.critical[:SHOWN]:
         lines.append(f"{share.share:6.1%} {duration(share.seconds):>9}  {share.title}  ({share.place})")
-    rest = prediction.critical[TOLD:]
+    rest = prediction.critical[SHOWN:]
     if rest:
         seconds = sum(share.seconds for share in rest)
         lines.append(f"{seconds / whole:6.1%} {duration(seconds):>9}  {len(rest)} more")
@@ -96,8 +96,8 @@ def picture(counts: Sequence[int], curves: Mapping[str, Sequence[float]], label:
         lines.append(f"{scale} |{''.join(line)}".rstrip())
     lines.append(f"{'':8} +{'-' * _COLUMN * len(counts)}")
     lines.append(f"{'':10}{''.join(f'{count:^{_COLUMN}}' for count in counts)}".rstrip())
-    told = ", ".join(f"{marks[name]} {name}" for name in curves)
-    return "\n".join([*lines, f"{'':10}processes; {told}, . ideal"])
+    legend = ", ".join(f"{marks[name]} {name}" for name in curves)
+    return "\n".join([*lines, f"{'':10}processes; {legend}, . ideal"])
 
 
 def _marks(names: Iterable[str]) -> dict[str, str]:

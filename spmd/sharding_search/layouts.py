@@ -98,10 +98,10 @@ def _with_inner(module: Module, mesh: Op, inner: Sequence[tuple[Op, Spec]]) -> M
     """Return `module` with shardings on the results of the ops in `inner`."""
     if not inner:
         return module
-    told = dict(inner)
+    inner_specs = dict(inner)
     copy = copy_op(module, {})
     for op, copied in zip(module.walk(), copy.walk(), strict=True):
-        spec = told.get(op)
+        spec = inner_specs.get(op)
         if spec is not None:
             sharding = sdy.ShardingPerValue((_sharding(spec, op.result.tensor.rank, mesh, True),))
             copied.discardable = {**copied.discardable, SHARDING_NAME: sharding}

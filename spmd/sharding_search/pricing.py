@@ -79,10 +79,10 @@ class Pricer:
         for value, spec in zip(self.program.block.arguments, layout.arguments, strict=True):
             if spec is not None and value not in self.given:
                 annotations[value] = self._annotation(value, spec, not layout.is_open)
-        told = dict(layout.inner)
-        for op, origin in self.program.origins.items() if told else ():
-            if origin in told:
-                annotations[op.result] = self._annotation(op.result, told[origin], True)
+        inner_specs = dict(layout.inner)
+        for op, origin in self.program.origins.items() if inner_specs else ():
+            if origin in inner_specs:
+                annotations[op.result] = self._annotation(op.result, inner_specs[origin], True)
         return propagate(replace(self.program, annotations=annotations), self.reader)
 
     def _annotation(self, value: Value, spec: Spec, is_closed: bool) -> Annotation:

@@ -30,8 +30,8 @@ def compiler() -> str:
 @cache
 def version() -> str:
     """The first line of the compiler's version text."""
-    told = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=False)
-    return told.stdout.partition("\n")[0]
+    done = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.partition("\n")[0]
 
 
 def compiled(source: str, *how: str) -> bytes:

@@ -135,10 +135,10 @@ def _cache_in(folder: Path) -> Cache:
 
 def user_cache() -> Cache | None:
     """The user's cache; None where it is disabled, or others can write to its folder."""
-    told = os.environ.get("SPMD_CACHE_DIR")
-    if told == "":
+    setting = os.environ.get("SPMD_CACHE_DIR")
+    if setting == "":
         return None
-    folder = Path(told) if told else _default_folder()
+    folder = Path(setting) if setting else _default_folder()
     if folder is None:
         return None
     kept_cache = _cache_in(folder)
@@ -147,9 +147,9 @@ def user_cache() -> Cache | None:
 
 def _default_folder() -> Path | None:
     """`spmd` in the user's cache folder; None for a user without a home: neither $HOME nor a passwd entry."""
-    told = os.environ.get("XDG_CACHE_HOME")
+    caches = os.environ.get("XDG_CACHE_HOME")
     try:
-        return Path(told) / "spmd" if told else Path.home() / ".cache" / "spmd"
+        return Path(caches) / "spmd" if caches else Path.home() / ".cache" / "spmd"
     except RuntimeError:
         return None
 

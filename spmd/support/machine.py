@@ -24,8 +24,8 @@ def is_rank() -> bool:
 
 def ranks_here() -> int:
     """The ranks of this job on this machine; 0 where this process is not a rank, or its launcher does not set it."""
-    told = next((os.environ[name] for name in LOCAL_SIZE_VARIABLES if name in os.environ), "")
-    return int(told) if told.isdigit() else 0
+    size = next((os.environ[name] for name in LOCAL_SIZE_VARIABLES if name in os.environ), "")
+    return int(size) if size.isdigit() else 0
 
 
 def default_threads(processes: int = 1) -> int:
@@ -63,8 +63,8 @@ def _physical_cores(processors: set[int]) -> int:
 def _counted_by_sysctl() -> int:
     """The number of cores by sysctl(8) of macOS and BSD; 0 where it is not available."""
     with suppress(OSError, ValueError):
-        told = subprocess.run(["sysctl", "-n", "hw.physicalcpu"], capture_output=True, text=True, check=False)
-        return int(told.stdout)
+        done = subprocess.run(["sysctl", "-n", "hw.physicalcpu"], capture_output=True, text=True, check=False)
+        return int(done.stdout)
     return 0
 
 

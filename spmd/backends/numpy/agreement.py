@@ -39,7 +39,9 @@ def expect_agreement(op: Op, context: Context) -> Kernel:
                 raise CollectiveError(Diagnostic(op.location, text, name))
         if differ.any():
             number, place = (int(first_difference[0]) for first_difference in np.nonzero(differ))
-            raise CollectiveError(Diagnostic(op.location, _told(groups[number], place, of_groups[number], what), name))
+            raise CollectiveError(
+                Diagnostic(op.location, _described(groups[number], place, of_groups[number], what), name)
+            )
         return ()
 
     return Kernel(call)
@@ -66,7 +68,7 @@ def expect_transfer(op: Op, context: Context) -> Kernel:
     return Kernel(call)
 
 
-def _told(group: Array, place: int, values: Array, what: str) -> str:
+def _described(group: Array, place: int, values: Array, what: str) -> str:
     first, other = int(group[0]), int(group[place])
     members = [int(rank) for rank in group if rank >= 0]
     if what == "root":
