@@ -19,6 +19,7 @@ from programs import HANDLER
 from spmd.backends.kernels import TARGETS
 from spmd.pjrt import ffi_functions, handles
 from spmd.pjrt.programs import Program
+from spmd.pjrt.runs import QUEUE
 
 
 def calls(count):
@@ -76,6 +77,7 @@ def everything(total, compiled, first):
     compilations(compiled, first)
     buffers(total // 1000)
     failures(4)
+    QUEUE.drain()  # a run holds its program for a moment after its end
     jax.clear_caches()
     gc.collect()
 

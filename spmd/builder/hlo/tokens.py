@@ -19,27 +19,27 @@ def _braces(depth: int) -> str:
     return rf'\{{(?:[^{{}}"/]++|{_STRING}|{_COMMENT}|/{inside}|(?!))*+\}}'
 
 
-_ARRAY = r"[a-z]\w*+\[[\d,<=]*+\](?:\{[^{}=\"%\[\]\n]*+\})?+"
+_ARRAY = r"[a-z]\w*+\[[\d,<=]*+\](?:\{[^{}=\"%\[\]\n]*+\}|(?!))?+"
 _IDENTIFIER = r"[A-Za-z_][\w.\-]*+"
 
 
 def _tuple(depth: int) -> str:
     """Return a pattern of the shape of a tuple, with others inside at most `depth` deep."""
     inside = "|" + _tuple(depth - 1) if depth else ""
-    return rf'\((?:[^()"\n]++{inside})*+\)'
+    return rf'\((?:[^()"\n]++{inside}|(?!))*+\)'
 
 
-_COUNT = r"(?:/\*[^*\n]*+\*/)?+"
+_COUNT = r"(?:/\*[^*\n]*+\*/|(?!))?+"
 _SHAPE = rf"{_ARRAY}|{_tuple(3)}"
-_OPERAND = rf"{_COUNT}(?:(?:{_SHAPE}) )?+%?+{_IDENTIFIER}"
-_VALUE = rf'(?:{_braces(3)}|{_STRING}|\[[\d,]*+\](?:<=\[[\d,]*+\](?:T\([\d,]*+\))?+)?+|[^\s{{}}"(),/=\[]++)'
+_OPERAND = rf"{_COUNT}(?:(?:{_SHAPE}) |(?!))?+%?+{_IDENTIFIER}"
+_VALUE = rf'(?:{_braces(3)}|{_STRING}|\[[\d,]*+\](?:<=\[[\d,]*+\](?:T\([\d,]*+\)|(?!))?+|(?!))?+|[^\s{{}}"(),/=\[]++)'
 _ATTRIBUTE = rf", (?!metadata=|device_ids=){_IDENTIFIER}={_VALUE}(?=, |\s)"
 #: An instruction on a line of its own, spaced as XLA prints it: whether it is a root, its name, shape, opcode, operands
 #: (or a literal), attributes, metadata, and the attributes behind these.
 _INSTRUCTION = (
-    rf"(?<=\n)([ ]*+(?:ROOT )?+)%?+({_IDENTIFIER}) = ({_SHAPE}) ([a-z][\w\-]*+)"
-    rf'\(((?<=[ ]constant\()[^()"/\n]*+|(?<=[ ]parameter\()[^()"/\n]*+|(?:{_OPERAND}(?:, {_OPERAND})*+)?+)\)'
-    rf"((?:{_ATTRIBUTE})*+)(?:, metadata=({_braces(1)}))?+((?:{_ATTRIBUTE})*+)[ ]*+(?=\n\s*+[%\w}}])"
+    rf"(?<=\n)([ ]*+(?:ROOT |(?!))?+)%?+({_IDENTIFIER}) = ({_SHAPE}) ([a-z][\w\-]*+)"
+    rf'\(((?<=[ ]constant\()[^()"/\n]*+|(?<=[ ]parameter\()[^()"/\n]*+|(?:{_OPERAND}(?:, {_OPERAND}|(?!))*+|(?!))?+)\)'
+    rf"((?:{_ATTRIBUTE}|(?!))*+)(?:, metadata=({_braces(1)})|(?!))?+((?:{_ATTRIBUTE}|(?!))*+)[ ]*+(?=\n\s*+[%\w}}])"
 )
 #: An instruction, a string, a comment, the shape of an array, a name or number, the braces of an attribute's value,
 #: other braces that hold no instructions, and single marks. What stands in braces is one word: most of it is never
@@ -57,7 +57,7 @@ _WORD = re.compile(
 _PARTS = 1 + _WORD.groups
 _NO_INSTRUCTION: tuple[str | None, ...] = (None,) * (_PARTS - 2)
 #: The shapes, empty where there are none, and names of an instruction's operands.
-OPERANDS = re.compile(rf"{_COUNT}(?:({_SHAPE}) )?+%?+({_IDENTIFIER})(?:, )?+")
+OPERANDS = re.compile(rf"{_COUNT}(?:({_SHAPE}) |(?!))?+%?+({_IDENTIFIER})(?:, |(?!))?+")
 #: The names and values of an instruction's attributes.
 ATTRIBUTES = re.compile(rf", ({_IDENTIFIER})=({_VALUE})", re.S)
 _OPENING, _CLOSING = frozenset("{(["), frozenset("})]")
