@@ -10,14 +10,22 @@ from __future__ import annotations
 import queue
 import threading
 from functools import cache
+from math import prod
 from time import monotonic
 
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
+from collectives.operations import AllReduce, Operation
 from collectives.record.activity import Activity, Event
 
 #: Bytes from which on an all_reduce is started in the thread; smaller ones are bound by latency, which the thread adds.
 LEAST = 1 << 20
+
+
+def runs_in_background(operation: Operation, size: int) -> bool:
+    """Return whether a started ``operation`` among ``size`` ranks runs as the blocking one in the thread."""
+    nbytes = prod(operation.shape) * operation.dtype.itemsize
+    return isinstance(operation, AllReduce) and operation.associates and size > 2 and nbytes >= LEAST
 
 
 class BackgroundRequest:

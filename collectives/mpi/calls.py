@@ -10,27 +10,53 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from collectives import layout, operations
+from collectives import layout
 from collectives.arrays import Array, DType
 from collectives.element_types import element
+from collectives.mpi.fold import folded
 from collectives.mpi.large import piece_by_piece, within_limits
 from collectives.mpi.transfer import Transfer
 from collectives.mpi.types import Message, as_is, mpi_reduction
-from collectives.operations import Operation
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Barrier,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+    ReducingOperation,
+)
 from collectives.shapes import Shape
 
 PERMUTE_TAG = 0
 
 
-def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
-    """Return the MPI steps of ``operation`` among the ranks of ``comm``."""
+def blocking(comm: MPI.Intracomm, operation: Operation) -> Transfer:
+    """Return the steps of ``operation`` among the ranks of ``comm``, if it blocks."""
+    if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
+        return folded(comm, operation)
+    return _called(comm, operation)
+
+
+def nonblocking(comm: MPI.Intracomm, operation: Operation) -> Transfer:
+    """Return the steps of ``operation`` among the ranks of ``comm``, if it is started and waited for."""
+    if isinstance(operation, ReducingOperation) and operation.is_exchanged:
+        return _gathered(comm, operation)
+    return _called(comm, operation)
+
+
+def _called(comm: MPI.Intracomm, operation: Operation) -> Transfer:
+    """Return the steps around the MPI call of ``operation``, or around the gathering of all operands."""
     builder = _BUILDERS.get(type(operation))
     if builder is None:
-        return gathered(comm, operation)
+        return _gathered(comm, operation)
     return within_limits(builder(comm, operation), operation, comm.size)
 
 
-def _all_reduce(comm: MPI.Intracomm, operation: operations.AllReduce) -> Transfer:
+def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
     rule = operation.arithmetic
     op, message = _reduction(operation)
     if rule.widened:
@@ -41,17 +67,16 @@ def _all_reduce(comm: MPI.Intracomm, operation: operations.AllReduce) -> Transfe
             lambda s, r: [comm.Iallreduce(s, r, op)],
             _narrow,
         )
-    encode, receive_into = _encoded(layout.contiguous, message), message
     return Transfer(
-        encode,
-        receive_into,
+        _encoded(layout.contiguous, message),
+        message,
         lambda s, r: comm.Allreduce(s, r, op),
         lambda s, r: [comm.Iallreduce(s, r, op)],
-        in_place=lambda out: comm.Allreduce(MPI.IN_PLACE, message(out), op),
+        in_place=lambda s, r: comm.Allreduce(MPI.IN_PLACE, r, op),
     )
 
 
-def _reduce_scatter(comm: MPI.Intracomm, operation: operations.ReduceScatter) -> Transfer:
+def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
     rule = operation.arithmetic
     op, message = _reduction(operation)
     split = layout.splitter(operation.shape, operation.dim, comm.size)
@@ -66,7 +91,7 @@ def _reduce_scatter(comm: MPI.Intracomm, operation: operations.ReduceScatter) ->
     )
 
 
-def _reduce(comm: MPI.Intracomm, operation: operations.CollectiveReduce) -> Transfer:
+def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
     rule, root = operation.arithmetic, operation.root
     op, message = _reduction(operation)
     widened = rule.widened
@@ -85,7 +110,7 @@ def _reduce(comm: MPI.Intracomm, operation: operations.CollectiveReduce) -> Tran
     )
 
 
-def _all_gather(comm: MPI.Intracomm, operation: operations.AllGather) -> Transfer:
+def _all_gather(comm: MPI.Intracomm, operation: AllGather) -> Transfer:
     wire = _wire(operation.dtype, 1, operation.shape, comm.size, operation.shape, operation.dim)
     return Transfer(
         wire.encode,
@@ -96,7 +121,7 @@ def _all_gather(comm: MPI.Intracomm, operation: operations.AllGather) -> Transfe
     )
 
 
-def _all_to_all(comm: MPI.Intracomm, operation: operations.AllToAll) -> Transfer:
+def _all_to_all(comm: MPI.Intracomm, operation: AllToAll) -> Transfer:
     n = comm.size
     part = (*operation.shape[: operation.split_dim], operation.shape[operation.split_dim] // n,
             *operation.shape[operation.split_dim + 1 :])  # fmt: skip
@@ -111,7 +136,7 @@ def _all_to_all(comm: MPI.Intracomm, operation: operations.AllToAll) -> Transfer
     )
 
 
-def _permute(comm: MPI.Intracomm, operation: operations.CollectivePermute) -> Transfer:
+def _permute(comm: MPI.Intracomm, operation: CollectivePermute) -> Transfer:
     source, target = operation.source(comm.rank), operation.target(comm.rank)
     wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
     if source == comm.rank:
@@ -145,13 +170,11 @@ def _permute(comm: MPI.Intracomm, operation: operations.CollectivePermute) -> Tr
     )
 
 
-def _broadcast(comm: MPI.Intracomm, operation: operations.CollectiveBroadcast) -> Transfer:
+def _broadcast(comm: MPI.Intracomm, operation: CollectiveBroadcast) -> Transfer:
     root = operation.root
     wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
-    plain = layout.wire_dtype(operation.dtype)
     bcast = piece_by_piece(lambda buffer: comm.Bcast(buffer, root), operation)
     ibcast = piece_by_piece(lambda buffer: comm.Ibcast(buffer, root), operation)
-    in_place = None if layout.is_packed(operation.dtype) else lambda out: bcast(out.view(plain))
     if comm.rank == root:
 
         def broadcast_mine(send: tuple[Array, Message], out: Array) -> None:
@@ -163,7 +186,7 @@ def _broadcast(comm: MPI.Intracomm, operation: operations.CollectiveBroadcast) -
             _pass,
             broadcast_mine,
             lambda s, r: [*_copied(s[0], r), *ibcast(s[1])],
-            in_place=in_place,
+            in_place=lambda s, r: bcast(s[1]),
         )
     return Transfer(
         _pass,
@@ -171,31 +194,31 @@ def _broadcast(comm: MPI.Intracomm, operation: operations.CollectiveBroadcast) -
         lambda s, r: bcast(r),
         lambda s, r: ibcast(r),
         wire.decode,
-        in_place=in_place,
+        in_place=lambda s, r: bcast(r),
     )
 
 
-def _barrier(comm: MPI.Intracomm, operation: operations.Barrier) -> Transfer:
+def _barrier(comm: MPI.Intracomm, operation: Barrier) -> Transfer:
     return Transfer(_pass, _pass, lambda s, r: comm.Barrier(), lambda s, r: [comm.Ibarrier()])
 
 
-#: The collectives that have an MPI call; any other uses `gathered`.
+#: The collectives that have an MPI call; any other uses `_gathered`.
 _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
-    operations.AllReduce: _all_reduce,
-    operations.ReduceScatter: _reduce_scatter,
-    operations.CollectiveReduce: _reduce,
-    operations.AllGather: _all_gather,
-    operations.AllToAll: _all_to_all,
-    operations.CollectivePermute: _permute,
-    operations.CollectiveBroadcast: _broadcast,
-    operations.Barrier: _barrier,
+    AllReduce: _all_reduce,
+    ReduceScatter: _reduce_scatter,
+    CollectiveReduce: _reduce,
+    AllGather: _all_gather,
+    AllToAll: _all_to_all,
+    CollectivePermute: _permute,
+    CollectiveBroadcast: _broadcast,
+    Barrier: _barrier,
 }
 
 
-def gathered(comm: MPI.Intracomm, operation: Operation) -> Transfer:
+def _gathered(comm: MPI.Intracomm, operation: Operation) -> Transfer:
     """Gather all operands on every process, which then computes its result."""
-    gathering = operations.AllGather((1, *operation.shape), operation.dtype, 0)
-    gather = transfer(comm, gathering)
+    gathering = AllGather((1, *operation.shape), operation.dtype, 0)
+    gather = _called(comm, gathering)
     stacked, rank = (comm.size, *operation.shape), comm.rank
 
     def decode(received: Array, out: Array) -> None:
@@ -251,7 +274,7 @@ def _wire(dtype: DType, sent: int, part: Shape, received: int, arriving: Shape, 
     )
 
 
-def _reduction(operation: operations.ReducingOperation) -> tuple[MPI.Op, Callable[[Array], Message]]:
+def _reduction(operation: ReducingOperation) -> tuple[MPI.Op, Callable[[Array], Message]]:
     datatype_and_message = mpi_reduction(operation.arithmetic)
     assert datatype_and_message is not None
     return datatype_and_message
@@ -289,6 +312,6 @@ def _narrow(received: Array, out: Array) -> None:
         np.copyto(out, received, casting="unsafe")
 
 
-def _filler(operation: operations.CollectivePermute | operations.CollectiveReduce) -> Callable[[Message, Array], None]:
+def _filler(operation: CollectivePermute | CollectiveReduce) -> Callable[[Message, Array], None]:
     value = element(operation.dtype, operation.fill)
     return lambda received, out: np.copyto(out, value)

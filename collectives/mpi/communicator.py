@@ -16,32 +16,30 @@ from time import monotonic
 import numpy as np
 from mpi4py import MPI
 
-from collectives import failure, layout
+from collectives import failure
 from collectives.agreement import Agreement
 from collectives.arguments import as_members
 from collectives.arrays import Array, DType
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Start, V
 from collectives.memory import keep_freed_memory
 from collectives.mpi import calls
-from collectives.mpi.background import LEAST, BackgroundRequest
+from collectives.mpi.background import BackgroundRequest, runs_in_background
 from collectives.mpi.background import start as start_in_background
 from collectives.mpi.channels import MpiChannels
 from collectives.mpi.check import CheckedCommunicator, patiently
 from collectives.mpi.faults import fault_of
-from collectives.mpi.fold import bind_fold
 from collectives.mpi.host import HostMemory, goes_through_memory
 from collectives.mpi.losses import garbage_is_loss
 from collectives.mpi.meeting import meet
 from collectives.mpi.request import MpiRequest
+from collectives.mpi.transfer import Transfer
 from collectives.mpi.watch import Watcher, warn
 from collectives.one_thread import OneThread
 from collectives.operations import (
     AllReduce,
     Barrier,
     CollectivePermute,
-    CollectiveReduce,
     Operation,
-    ReduceScatter,
     filled,
 )
 from collectives.record.activity import Activity, SequenceCounter, Waiting
@@ -227,45 +225,29 @@ class MpiCommunicator(Communicator):
         shape = operation.result_shape(self.size)
         if self._is_local(operation):
             return _local(operation, shape, self.rank)
-        if isinstance(operation, AllReduce) and goes_through_memory(operation, self.size):
+        if goes_through_memory(operation, self.size):
             return self._on_host(operation, where)
-        return self._by_mpi(operation, where)
+        return self._posting(calls.blocking(self.comm, operation), operation, where)
 
-    def _by_mpi(self, operation: Operation, where: str) -> BoundCollective:
-        shape, dtype = operation.result_shape(self.size), operation.dtype
-        if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
-            return self._watched(bind_fold(self.comm, operation, shape), operation, where)
-        transfer = calls.transfer(self.comm, operation)
+    def _posting(self, transfer: Transfer, operation: Operation, where: str) -> BoundCollective:
+        """Return the closure that executes the steps of ``transfer``."""
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
-        in_place, empty, activity = transfer.in_place, np.empty, self.activity
-        label, comm, rank = self.label(operation, where), self.comm, self.world_rank
+        shape, dtype, in_place, empty = operation.result_shape(self.size), operation.dtype, transfer.in_place, np.empty
+        label, comm, rank, activity = self.label(operation, where), self.comm, self.world_rank, self.activity
         counter = self._counter_of(label)
         threads, enter = self.threads, self.threads.enter
         is_first = True
 
-        def at_its_place(out: Array) -> Array:
-            assert in_place is not None
-            if not enter(False):
-                raise threads.crowded(label.text)
-            event = activity.begin(label, counter)
-            try:
-                in_place(out)
-                event.ended = monotonic()
-            except MPI.Exception as error:
-                raise fault_of(error, label, comm, rank) from error
-            finally:
-                activity.what = None
-                threads.leave()
-            return out
-
         def call(array: Array, out: Array | None = None) -> Array:
             nonlocal is_first
+            act = post
             if out is None:
                 out = empty(shape, dtype)
             elif out is array:
-                if in_place is not None:
-                    return at_its_place(out)
-                array = array.copy()
+                if in_place is None:
+                    array = array.copy()
+                else:
+                    act = in_place
             send, receive = encode(array), receive_into(out)
             if not enter(False):
                 raise threads.crowded(label.text)
@@ -278,7 +260,7 @@ class MpiCommunicator(Communicator):
                 event.sequence = counter.count = counter.count + 1
                 event.began = monotonic()
             try:
-                post(send, receive)
+                act(send, receive)
                 event.ended = monotonic()
             except MPI.Exception as error:
                 raise fault_of(error, label, comm, rank) from error
@@ -298,23 +280,12 @@ class MpiCommunicator(Communicator):
         """
         chosen: BoundCollective | None = None
 
-        def choose() -> BoundCollective:
-            memory = self._host_memory()
-            if memory is None:
-                return self._by_mpi(operation, where)
-            reduce = memory.all_reduce(operation)
-
-            def through_memory(array: Array, out: Array | None = None) -> Array:
-                result = np.empty(operation.shape, operation.dtype) if out is None else out
-                reduce(layout.contiguous(array), result)
-                return result
-
-            return self._watched(through_memory, operation, where)
-
         def call(array: Array, out: Array | None = None) -> Array:
             nonlocal chosen
             if chosen is None:
-                chosen = choose()
+                memory = self._host_memory()
+                transfer = calls.blocking(self.comm, operation) if memory is None else memory.all_reduce(operation)
+                chosen = self._posting(transfer, operation, where)
             return chosen(array, out)
 
         return call
@@ -336,13 +307,9 @@ class MpiCommunicator(Communicator):
         if self._is_local(operation):
             call = _local(operation, shape, self.rank)
             return lambda array: MpiRequest.done(call(array))
-        large = prod(shape) * dtype.itemsize >= LEAST
-        if isinstance(operation, AllReduce) and operation.associates and self.size > 2 and large:
+        if runs_in_background(operation, self.size):
             return self._in_background(operation, where)
-        if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
-            transfer = calls.gathered(self.comm, operation)
-        else:
-            transfer = calls.transfer(self.comm, operation)
+        transfer = calls.nonblocking(self.comm, operation)
         label, activity, threads = self.label(operation, where), self.activity, self.threads
         comm, rank, counter = self.comm, self.world_rank, self._counter_of(label)
 
@@ -364,7 +331,7 @@ class MpiCommunicator(Communicator):
 
         return start
 
-    def _in_background(self, operation: AllReduce, where: str) -> Start:
+    def _in_background(self, operation: Operation, where: str) -> Start:
         """Run the blocking call in the background thread, since MPI's nonblocking one associates differently."""
         label = self.label(operation, where)
         if self._apart is None:
@@ -443,18 +410,6 @@ class MpiCommunicator(Communicator):
             ends = {operation.source(self.rank), operation.target(self.rank)}
             return ends <= {None, self.rank} or not prod(operation.shape)
         return not isinstance(operation, Barrier) and (self.size == 1 or not prod(operation.shape))
-
-    def _watched(self, call: BoundCollective, operation: Operation, where: str) -> BoundCollective:
-        label = self.label(operation, where)
-
-        def watched(array: Array, out: Array | None = None) -> Array:
-            with self._inside(label, self.counter):
-                try:
-                    return call(array, out)
-                except MPI.Exception as error:
-                    raise fault_of(error, label, self.comm, self.world_rank) from error
-
-        return watched
 
 
 def _apart(comm: MPI.Intracomm) -> MPI.Intracomm | None:

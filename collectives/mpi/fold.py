@@ -17,43 +17,34 @@ from mpi4py import MPI
 
 from collectives import layout
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective
 from collectives.element_types import element
 from collectives.mpi import large
+from collectives.mpi.transfer import Transfer
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter
-from collectives.shapes import Shape
 
 _SMALL = 1 << 15  # bytes: the largest all-gathered result; beyond it operands are exchanged in slices
 
 
-def bind_fold(
-    comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce, shape: Shape
-) -> BoundCollective:
-    """Return the blocking closure of a reduction that MPI must not reorder; ``shape`` is the result's."""
+def folded(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce) -> Transfer:
+    """Return the steps of a blocking reduction that MPI must not reorder."""
     match operation:
         case ReduceScatter():
-            steps = _scattered(comm, operation)
+            fold = _scattered(comm, operation)
         case _ if prod(operation.shape) > large.MOST:
-            steps = _in_pieces(comm, operation)
+            fold = _in_pieces(comm, operation)
         case _ if prod(operation.shape) * operation.dtype.itemsize * comm.size <= _SMALL:
-            steps = _gathered(comm, operation)
+            fold = _gathered(comm, operation)
         case _:
-            steps = _by_parts(comm, operation)
+            fold = _by_parts(comm, operation)
     fill = None
     if isinstance(operation, CollectiveReduce) and operation.root != comm.rank:
         fill = element(operation.dtype, operation.fill)
 
-    def call(array: Array, out: Array | None = None) -> Array:
-        total = steps(layout.contiguous(array))
-        if out is None:
-            out = np.empty(shape, operation.dtype)
-        if fill is None:
-            np.copyto(out, total.reshape(shape))
-        else:
-            np.copyto(out, fill)
-        return out
+    def post(send: Array, receive: Array) -> None:
+        total = fold(send)
+        np.copyto(receive, total.reshape(receive.shape) if fill is None else fill)
 
-    return call
+    return Transfer(layout.contiguous, lambda out: out, post, in_place=post)
 
 
 def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
+from typing import TypeGuard
 from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
 
-from collectives import shared_memory
+from collectives import layout, shared_memory
 from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
+from collectives.mpi.transfer import Transfer
 from collectives.operations import AllReduce, Operation, describe
 
 #: Minimum bytes of an operand for shared memory: below, steps are as fast with MPI's own calls.
@@ -35,7 +36,7 @@ CHUNK = 1 << 19
 _PAGE = 4096
 
 
-def goes_through_memory(operation: Operation, size: int) -> bool:
+def goes_through_memory(operation: Operation, size: int) -> TypeGuard[AllReduce]:
     """Return whether ``operation`` among ``size`` ranks uses shared memory if they are on one host."""
     nbytes = prod(operation.shape) * operation.dtype.itemsize
     return isinstance(operation, AllReduce) and 1 < size <= MOST_RANKS and nbytes >= LEAST
@@ -82,14 +83,14 @@ class HostMemory:
         chunks = memory[_PAGE:].reshape(2 * size + 2, CHUNK)
         return cls(comm, memory[:_PAGE].view(np.uint64), chunks[:-2].reshape(size, 2, CHUNK), chunks[-2:])
 
-    def all_reduce(self, operation: AllReduce) -> Callable[[Array, Array], None]:
-        """Return the closure ``(operand, out)``; both are C-contiguous and may be the same array."""
+    def all_reduce(self, operation: AllReduce) -> Transfer:
+        """Return the steps of ``operation``."""
         rank, barrier, fold = self.comm.rank, self.comm.Barrier, operation.arithmetic.fold_into
         chunks = self._chunks(prod(operation.shape), operation.dtype)
         calls, text = self.calls[: self.comm.size], describe(operation)
         token = np.uint64(crc32(text.encode()))
 
-        def call(operand: Array, out: Array) -> None:
+        def post(operand: Array, out: Array) -> None:
             flat, result = operand.reshape(-1), out.reshape(-1)
             calls[rank] = token
             chunks[0].publish(flat)
@@ -114,7 +115,7 @@ class HostMemory:
             assert last is not None
             last.collect(result)
 
-        return call
+        return Transfer(layout.contiguous, lambda out: out, post, in_place=post)
 
     def _chunks(self, count: int, dtype: DType) -> list[_Chunk]:
         """Return the chunks of an operand of ``count`` elements."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from math import prod
 from typing import TypeVar
 
@@ -46,21 +47,11 @@ def piece_by_piece(call: Callable[[Array], T], operation: Operation) -> Callable
 
 
 def _in_pieces(whole: Transfer) -> Transfer:
-    def post(send: Message, receive: Message) -> None:
-        for part in _parts(send, receive):
-            whole.post(_cut(send, part), _cut(receive, part))
+    def pieces(send: Message, receive: Message) -> list[tuple[Message, Message]]:
+        array = _array(send if receive is None else receive)
+        return [(_cut(send, part), _cut(receive, part)) for part in slices(array.size)]
 
-    def start(send: Message, receive: Message) -> list[MPI.Request]:
-        parts = _parts(send, receive)
-        return [r for part in parts for r in whole.start(_cut(send, part), _cut(receive, part))]
-
-    def in_place(out: Array) -> None:
-        flat = out.reshape(-1)
-        assert whole.in_place is not None
-        for part in slices(flat.size):
-            whole.in_place(flat[part])
-
-    return replace(whole, post=post, start=start, in_place=whole.in_place and in_place)
+    return _split(whole, pieces)
 
 
 def _scattered_in_pieces(whole: Transfer, size: int) -> Transfer:
@@ -72,14 +63,17 @@ def _scattered_in_pieces(whole: Transfer, size: int) -> Transfer:
         parts = slices(chunks.shape[1], max(1, MOST // size))
         return [(_with(send, np.ascontiguousarray(chunks[:, part])), _cut(receive, part)) for part in parts]
 
-    def post(send: Message, receive: Message) -> None:
-        for piece in pieces(send, receive):
-            whole.post(*piece)
+    return _split(whole, pieces)
 
-    def start(send: Message, receive: Message) -> list[MPI.Request]:
-        return [request for piece in pieces(send, receive) for request in whole.start(*piece)]
 
-    return replace(whole, post=post, start=start)
+def _split(whole: Transfer, pieces: Callable[[Message, Message], list[tuple[Message, Message]]]) -> Transfer:
+    """Return ``whole`` with each call replaced by one for each of the ``pieces`` of its messages."""
+
+    def each(call: Callable[[Message, Message], T]) -> Callable[[Message, Message], list[T]]:
+        return lambda send, receive: [call(*piece) for piece in pieces(send, receive)]
+
+    start, in_place = each(whole.start), whole.in_place and each(whole.in_place)
+    return replace(whole, post=each(whole.post), start=lambda s, r: [*chain(*start(s, r))], in_place=in_place)
 
 
 def _by_large_elements(whole: Transfer, sent: int, received: int) -> Transfer:
@@ -123,10 +117,6 @@ def _with(message: Message, array: Array) -> Message:
 
 def _cut(message: Message, part: slice) -> Message:
     return None if message is None else _with(message, _array(message).reshape(-1)[part])
-
-
-def _parts(send: Message, receive: Message) -> list[slice]:
-    return slices(_array(send if receive is None else receive).size)
 
 
 def slices(count: int, most: int | None = None) -> list[slice]:
