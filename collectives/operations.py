@@ -114,7 +114,7 @@ def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) 
 
 def describe(operation: Operation) -> str:
     """Return the text of an operation for messages: ``all_gather of 4x2 float32, dim 1``."""
-    facts = {each.name: getattr(operation, each.name) for each in fields(operation)}
+    facts = {each.name: getattr(operation, each.name) for each in fields(operation) if each.repr}
     reduction = f" {facts['reduction']}" if "reduction" in facts else ""
     details = [
         f", {name} {short_list(value) if isinstance(value, tuple) else value}"

@@ -21,11 +21,9 @@ from collectives.communicator import SET_UP, BoundCollective, Communicator, Comp
 from collectives.errors import CommunicationError
 from collectives.operations import AllGather, AllReduce, Barrier, Operation, describe
 from collectives.shapes import Shape
-from collectives.stacked import Stacks
 from collectives.threads import ThreadCommunicator, detached, run
 
 T = TypeVar("T")
-S = TypeVar("S")
 _Members = tuple[int, ...]
 #: Seconds before a wait between threads of a rank is reported: the transport of the ranks has timeouts of its own.
 _NEVER = 1e9
@@ -41,35 +39,20 @@ class _Part:
     where: str
 
 
-class _Together(Operation, name="together"):
-    """A function of the values of all threads of a rank, which one of them calls; it returns a result for each."""
-
-    def __init__(self, act: Callable[[list[Any]], Sequence[Any]]) -> None:
-        super().__init__((), np.dtype(object))
-        object.__setattr__(self, "_act", act)
-
-    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Any]:
-        found: Sequence[Any] = vars(self)["_act"]([array.item() for array in arrays])
-        return found
-
-    def stacked(self, x: S, extent: tuple[int, int, int], on: Stacks[S]) -> S:
-        return x
-
-
 class RankOfThreads:
-    """A rank, and the processes of a grid that run as its threads."""
+    """A rank, and the processes of a grid that run as its threads.
+
+    One of the threads calls `collectives`, `objects` and `agree` with the values of all of them.
+    """
 
     def __init__(self, ranks: Communicator, owners: Sequence[int]) -> None:
-        """`owners`: the position in `ranks` of the rank that runs each process of the grid."""
+        """Take the position in `ranks` of the rank that runs each process of the grid (`owners`)."""
         self.ranks = ranks
         self.owners = tuple(owners)
         self.own = tuple(process for process, owner in enumerate(owners) if owner == ranks.rank)
         self.communicators = [ThreadOfRank(self, place) for place in range(len(self.own))]
         #: The communicators between the threads of the current run, by position.
         self.threads: dict[int, ThreadCommunicator] = {}
-        self.collectives = _Together(self._collectives)
-        self.objects = _Together(self._objects)
-        self.agreements = _Together(self._agreements)
         self._bound: dict[tuple[_Members, Operation], BoundCollective] = {}
 
     def run(self, process: Callable[[int], T]) -> list[T]:
@@ -84,7 +67,7 @@ class RankOfThreads:
 
         return run(len(self.own), body, timeout=_NEVER)
 
-    def _collectives(self, parts: list[_Part]) -> Sequence[Array | None]:
+    def collectives(self, parts: list[_Part]) -> Sequence[Array | None]:
         """Return the result of each process of the rank; None for one in no group."""
         groups: dict[_Members, dict[int, _Part]] = {}
         for process, part in zip(self.own, parts, strict=True):
@@ -158,13 +141,14 @@ class RankOfThreads:
             bound = self._bound[ranks, operation] = self.ranks.group(ranks).bind(operation, where)
         return bound(array)
 
-    def _objects(self, values: list[Any]) -> Sequence[Any]:
+    def objects(self, values: list[Any]) -> Sequence[Any]:
         """Return the values of all processes of the grid, for each process of the rank."""
         of_ranks = [iter(of_rank) for of_rank in self.ranks.allgather_object(values)]
         everything = [next(of_ranks[owner]) for owner in self.owners]
         return [everything] * len(values)
 
-    def _agreements(self, values: list[Any]) -> Sequence[Any]:
+    def agree(self, values: list[Agreement]) -> Sequence[None]:
+        """Compare what the processes of the rank agree on, which is the same, with other ranks."""
         self.ranks.agree(values[0])
         return [None] * len(values)
 
@@ -207,8 +191,8 @@ class ThreadOfRank(Communicator):
     def pass_by(self, where: str = "") -> None:
         self._meet(self._rank_of.collectives, _Part((), None, None, where), where)
 
-    def _meet(self, together: _Together, value: object, where: str) -> Any:
-        return self._rank_of.threads[self._place].exchange(together, value, where)
+    def _meet(self, act: Callable[[list[Any]], Sequence[Any]], value: object, where: str) -> Any:
+        return self._rank_of.threads[self._place].exchange(act, value, where)
 
     def _send(self, array: Array, target: int, tag: int, where: str) -> None:
         raise CommunicationError(f"{where}: send is not supported between threads of ranks")
@@ -217,7 +201,7 @@ class ThreadOfRank(Communicator):
         raise CommunicationError(f"{where}: recv is not supported between threads of ranks")
 
     def agree(self, agreement: Agreement) -> None:
-        self._meet(self._rank_of.agreements, agreement, "")
+        self._meet(self._rank_of.agree, agreement, "")
 
     def set_timeout(self, seconds: float | None, abort: bool = False) -> None:
         self._rank_of.ranks.set_timeout(seconds, abort)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -140,11 +141,15 @@ class ThreadCommunicator(Communicator):
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
     def allgather_object(self, value: V, what: str = SET_UP) -> list[V]:
-        gathered: list[V] = self.exchange(_ALLGATHER_OBJECT, value, "")
+        gathered: list[V] = self.exchange(_everything, value, "")
         return gathered
 
-    def exchange(self, operation: Operation, value: object, where: str) -> Any:
-        """Return this process's result of `operation`, one object for all processes, on 0-d arrays of their values."""
+    def exchange(self, act: Callable[[list[Any]], Sequence[Any]], value: object, where: str) -> Any:
+        """Return this process's entry of `act(values)`, which the last process to arrive calls with the values of all.
+
+        All processes of the group must pass the same `act`.
+        """
+        operation = self.world.same(_Exchange((), np.dtype(object), act))
         box = np.empty((), object)
         box[()] = value
         here = self._arrive(operation, where, box)
@@ -152,15 +157,22 @@ class ThreadCommunicator(Communicator):
         return here.results[self.rank]
 
 
-class _AllGatherObject(Operation, name="allgather_object"):
+@dataclass(frozen=True)
+class _Exchange(Operation, name="exchange"):
+    """A function of the objects of all processes, which returns one for each."""
+
+    act: Callable[[list[Any]], Sequence[Any]] = field(repr=False)
+
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Any]:
-        return [[array.item() for array in arrays]] * len(arrays)
+        return self.act([array.item() for array in arrays])
 
     def stacked(self, x: S, extent: tuple[int, int, int], on: Stacks[S]) -> S:
         return x
 
 
-_ALLGATHER_OBJECT = _AllGatherObject((), np.dtype(object))
+def _everything(values: list[T]) -> list[list[T]]:
+    """Return all values for each process."""
+    return [values] * len(values)
 
 
 class _Ticket:
