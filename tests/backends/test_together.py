@@ -71,11 +71,13 @@ PROGRAMS = [
 
 
 def steps(module: spmd.Module) -> list[str]:
-    """The lines of the steps of a program's schedule, but for where values lie, and for numbers of values and steps."""
+    """The lines of the steps of a program's schedule, but for where values lie, numbers of values and steps, and whether
+    a nest is outlined: the only one of a program is not.
+    """
     lowering = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {}))
     flat = lowering.flatten(module.function("main"))
     lines = schedule_text(lowering.schedule(flat.body), lowering.schedule).splitlines()
-    plain = [re.sub(r"(%|\bstep )\d+", r"\1", line) for line in lines if line.strip()]
+    plain = [re.sub(r"(%|\bstep )\d+|, outlined$", r"\1", line) for line in lines if line.strip()]
     return [line for line in plain if not line.startswith(("region", "    buffers"))]
 
 

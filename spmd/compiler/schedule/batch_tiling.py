@@ -221,7 +221,7 @@ def _batches(memory: BufferAssignment, run: _Run, frame: PlanFrame, private: set
         if value not in offsets:
             memory.allocate(frame, value)
     own = memory.scratch(frame, room * tasks)
-    return BatchRun(run.units, [], run.groups, nests, run.count, tasks, offsets, room, memory=own)
+    return BatchRun(run.units, [], run.groups, nests, run.products, run.count, tasks, offsets, room, memory=own)
 
 
 def _placed(run: _Run, sizes: Mapping[Value, int], last: Mapping[Value, int]) -> tuple[dict[Value, int], int]:

@@ -80,10 +80,13 @@ def plan_block(
     frame = PlanFrame(units, last_reads, through_views(placed))
     frame.early = early_placements(BlockUses(units, last_reads), frame.placed, free)
     groups = row_groups(units)
+    memory.depth += 1
+    memory.is_one_nest &= len(groups) <= 1
     steps = list(_steps(memory, groups, frame))
+    memory.depth -= 1
     frame.index = len(units) + 1
     memory.release(frame)
-    return BlockSchedule(steps, results, placed, is_one_group=len(groups) <= 1)
+    return BlockSchedule(steps, results, placed)
 
 
 def without_images(memory: BufferAssignment, units: Sequence[Unit], results: Sequence[Value]) -> list[Unit]:

@@ -116,6 +116,8 @@ class BufferAssignment:
         self.free: set[Buffer] = set()
         #: By convolution, the fused producer of its input.
         self.images: dict[Op, Images] = {}
+        #: Depth of the block being planned; whether no block has had more than one group of units so far.
+        self.depth, self.is_one_nest = 0, True
         self._stack = 0
 
     # --- buffers ---

@@ -11,7 +11,7 @@ from spmd.compiler.schedule.loop_plan import planned
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import group_nest, in_one_row, row_elements, same_rows
 from spmd.compiler.schedule.steps import RowGroup
-from spmd.compiler.schedule.tasks import cut_loop, tasks_of_nests
+from spmd.compiler.schedule.tasks import cut_loop, is_outlined, tasks_of_nests
 from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Value
 
@@ -43,7 +43,7 @@ def plan_rows(memory: BufferAssignment, group: Sequence[Unit], frame: PlanFrame)
     cut = cut_loop(whole, tasks) if tasks > 1 else None
     for value, size in () if cut is not None else rows.items():
         memory.assign(value, memory.scratch(frame, size))
-    return RowGroup(group, [], nest=whole, cut=cut, rows=rows)
+    return RowGroup(group, [], nest=whole, cut=cut, outlined=is_outlined(memory, whole), rows=rows)
 
 
 def _over_rows(memory: BufferAssignment, nest: Nest, written: Sequence[Value], frame: PlanFrame) -> dict[Value, Buffer]:

@@ -10,7 +10,7 @@ from spmd.compiler.schedule.buffers import Buffer
 from spmd.compiler.schedule.conv_input_fusion import Images
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.loop_plan import PlannedNest
-from spmd.compiler.schedule.target import LibraryPlan
+from spmd.compiler.schedule.target import BatchedProduct, LibraryPlan
 from spmd.compiler.schedule.tasks import Cut, TaskedNest
 from spmd.ir import Op, Value
 from spmd.support.arrays import Array
@@ -70,6 +70,7 @@ class RowGroup(Step):
 
     nest: PlannedNest = field(kw_only=True)
     cut: Cut | None = None
+    outlined: bool = False
     rows: Mapping[Value, int] = field(default_factory=dict)
 
     @property
@@ -81,12 +82,13 @@ class RowGroup(Step):
 class BatchRun(Step):
     """Products of `count` batches with the units between them, batch after batch, in `tasks`.
 
-    `nests`, by number of the group, come with their batch loop. `offsets` locate private values in the `room` bytes of
-    `memory` that each task has.
+    By number of the group: `nests`, each with its batch loop, and `products`. `offsets` locate private values in the
+    `room` bytes of `memory` that each task has.
     """
 
     groups: Sequence[Sequence[Unit]] = ()
     nests: Mapping[int, tuple[PlannedNest, Variable]] = field(default_factory=dict)
+    products: Mapping[int, BatchedProduct] = field(default_factory=dict)
     count: int = 0
     tasks: int = 1
     offsets: Mapping[Value, int] = field(default_factory=dict)
@@ -195,7 +197,6 @@ class BlockSchedule:
     results: Sequence[Value]
     placed: Mapping[Value, Buffer]
     targets: Sequence[Buffer] = ()
-    is_one_group: bool = False
 
     @property
     def units(self) -> list[Unit]:

@@ -12,12 +12,13 @@ from spmd.support.processor import Processor
 
 @dataclass(frozen=True, slots=True)
 class LibraryPlan:
-    """How an op that is no loop nest runs: the most parallel `tasks`, and the sizes in bytes of its
-    `scratch` buffers.
+    """How an op that is no loop nest runs: the most parallel `tasks`, the sizes in bytes of its `scratch` buffers, and
+    the `form` of its code, which the back end chooses and describes by its text.
     """
 
     tasks: int = 1
     scratch: tuple[int, ...] = ()
+    form: object = ""
 
 
 class BatchedProduct(Protocol):

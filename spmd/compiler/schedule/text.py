@@ -203,7 +203,9 @@ def _how(step: Step) -> str:
     if isinstance(step, BatchRun):
         return f", batches {step.count}, tasks {step.tasks}, room {step.room}"
     if isinstance(step, LibraryCall):
-        return f", tasks {step.plan.tasks}" + (f", images of {step.images.nbytes} bytes" if step.images else "")
+        form = f", {step.plan.form}" if str(step.plan.form) else ""
+        images = f", images of {step.images.nbytes} bytes" if step.images else ""
+        return f", tasks {step.plan.tasks}{form}{images}"
     return ""
 
 
@@ -211,9 +213,9 @@ def _nests(step: Step) -> Iterator[tuple[PlannedNest, str]]:
     """Yield the nests of a step, each with the text of its split."""
     if isinstance(step, LoopNests):
         for tasked in step.nests:
-            yield tasked.nest, _cut(tasked.cut)
+            yield tasked.nest, _cut(tasked.cut, outlined=tasked.outlined)
     elif isinstance(step, RowGroup):
-        yield step.nest, _cut(step.cut)
+        yield step.nest, _cut(step.cut, outlined=step.outlined)
     elif isinstance(step, BatchRun):
         for number, (nest, variable) in step.nests.items():
             yield nest, f", batch i{variable}, group {number}"
@@ -221,10 +223,12 @@ def _nests(step: Step) -> Iterator[tuple[PlannedNest, str]]:
         yield step.images.nest, ""
 
 
-def _cut(cut: Cut | FoldCut | None) -> str:
+def _cut(cut: Cut | FoldCut | None, *, outlined: bool) -> str:
     if isinstance(cut, Cut):
         return f", tasks {cut.count} of i{cut.variable} by {cut.size}"
-    return "" if cut is None else f", tasks {cut.count} of blocks by {cut.size}"
+    if cut is None:
+        return ", outlined" if outlined else ""
+    return f", tasks {cut.count} of blocks by {cut.size}"
 
 
 def _lanes(plan: LoopPlan) -> str:

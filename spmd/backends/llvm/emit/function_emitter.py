@@ -53,8 +53,6 @@ class FunctionEmitter:
         #: Task functions of units: names by bodies.
         self.task_functions: dict[str, str] = {}
         self.uses_workers = False
-        #: Whether no block has had more than one loop nest so far.
-        self.is_one_nest = True
         self.text = FunctionText()
         self.globals: dict[str, str] = {}
         #: Constants passed by the caller, after the inputs, the outputs and the arena.

@@ -49,7 +49,6 @@ class RegionEmitter(FunctionEmitter):
 
     def write(self, block: BlockSchedule) -> None:
         """Emit the steps of a block; values that it places end in their buffers."""
-        self.is_one_nest &= block.is_one_group
         for step in block.steps:
             with self._timed(step):
                 self._write_step(step)
@@ -95,7 +94,7 @@ class RegionEmitter(FunctionEmitter):
                 for tasked in step.nests:
                     write_nest(self, tasked)
             case RowGroup():
-                write_nest(self, TaskedNest(step.nest, step.cut), step.rows)
+                write_nest(self, TaskedNest(step.nest, step.cut, step.outlined), step.rows)
             case BatchRun():
                 write_batches(self, step)
             case CallbackStep():

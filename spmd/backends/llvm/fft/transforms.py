@@ -50,6 +50,15 @@ class _Transform:
     length: int
     bits: int
 
+    def __str__(self) -> str:
+        through = f" through {self.bluestein.inner}" if self.bluestein else ""
+        return f"{self.kind} of {self.length} complex{through}, radices {' '.join(str(s.radix) for s in self.stages)}"
+
+    @property
+    def is_outlined(self) -> bool:
+        """Whether steps are calls of outlined functions."""
+        return self.length >= _LEAST_OUTLINED
+
     @property
     def is_real(self) -> bool:
         return self.kind in ("RFFT", "IRFFT")
@@ -123,13 +132,15 @@ def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     assert transform is not None
     time = nanoseconds("fft", transform.rows * transform.plane * len(transform.stages))
     tasks = min(transform.rows, tasks_of_time(time, machine.threads))
-    return LibraryPlan(1, (transform.memory,)) if tasks == 1 or transform.memory > _OWN else LibraryPlan(tasks)
+    if tasks == 1 or transform.memory > _OWN:
+        return LibraryPlan(1, (transform.memory,), transform)
+    return LibraryPlan(tasks, form=transform)
 
 
 @native("stablehlo.fft", lambda op: transform_of(op) is not None, _plan)
 def _(writer: FunctionEmitter, step: LibraryCall) -> None:
-    transform = transform_of(step.op)
-    assert transform is not None
+    transform = step.plan.form
+    assert isinstance(transform, _Transform)
     source, target = writer.pointer(step.op.operands[0]), writer.pointer(step.op.result)
     tables = ["" if table is None else writer.constant(table) for table in transform.tables()]
     parts = step.plan.tasks
@@ -151,7 +162,7 @@ class _TransformWriter:
         step = transform.plane * transform.bits // 8
         planes = [text.value(f"getelementptr i8, ptr {memory}, i64 {number * step}") for number in range(4)]
         self.planes: tuple[Parts, Parts] = ((planes[0], planes[1]), (planes[2], planes[3]))
-        self.outlined = transform.length >= _LEAST_OUTLINED
+        self.outlined = transform.is_outlined
 
     def write(self, row: str, source: str, target: str) -> None:
         """Emit transform number `row` of those at `source`, with results at `target`."""

@@ -8,7 +8,7 @@ from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
 from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestEmitter
-from spmd.backends.llvm.matmul.matrices import product_of
+from spmd.backends.llvm.matmul.matrices import Product
 from spmd.backends.llvm.matmul.products import write_one_product
 from spmd.backends.llvm.parallel.tasks import call_in_tasks, call_outlined
 from spmd.compiler.schedule.steps import BatchRun
@@ -47,7 +47,7 @@ def _write_group(
         NestEmitter(nest, task.text, at, Range(variable, batch, None, "true")).write()
         return
     (op,) = run.groups[number][0].outputs
-    product = product_of(op, in_fixed_order=writer.target.in_fixed_order)
-    assert product is not None
+    product = run.products[number]
+    assert isinstance(product, Product)
     places = [(at(value), value in run.offsets) for value in (*op.operands, op.result)]
     write_one_product(writer, task.text, product, batch, places)

@@ -7,18 +7,18 @@ features are contracted. The left operand is read in place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
 from spmd.backends.llvm.emit.native_ops import PlanTarget, native
-from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.loops.loops import Range
 from spmd.backends.llvm.loops.nests import NestEmitter
 from spmd.backends.llvm.matmul.tiles import Depth, Outer, Tiled, pack, write_tiled
-from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_tasks
-from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS, Images
+from spmd.backends.llvm.parallel.tasks import call_by_iterations
+from spmd.compiler.schedule.conv_input_fusion import FEW_ROWS
 from spmd.compiler.schedule.fusibility import is_plain
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.sliding import groups_of
@@ -26,7 +26,7 @@ from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.dialects.structs import ConvDimensionNumbersAttr
-from spmd.ir import Op, Value
+from spmd.ir import Op
 from spmd.support.processor import Processor
 
 _TYPES = {"f32": "float", "f64": "double"}
@@ -49,42 +49,54 @@ def _is_plain_convolution(op: Op) -> bool:
     return kernel == result == tuple(range(rank)) and not padded and all(op.result.tensor.static_shape)
 
 
-def _is_packed(product: Tiled) -> bool:
-    """Return whether the kernel is packed into column panels."""
-    return product.columns > product.width
+@dataclass(frozen=True)
+class ConvolutionForm:
+    """A convolution as tiled products: one iteration of the loops `outer`, of which `split` is split into tasks.
+
+    `is_packed`: the kernel is packed into column panels.
+    """
+
+    product: Tiled
+    outer: tuple[Outer, ...]
+    split: Outer | None
+    is_packed: bool
+
+    def __str__(self) -> str:
+        return f"{self.product}{', kernel packed' if self.is_packed else ''}"
 
 
 def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     product, outer = _as_product(op, machine.processor)
     work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
     tasks = tasks_of_time(nanoseconds("convolution", work), machine.threads)
-    scratch = [product.packed_elements * product.bits // 8] if _is_packed(product) else []
+    is_packed = product.columns > product.width
+    scratch = [product.packed_elements * product.bits // 8] if is_packed else []
+    split = outer[0] if image_bytes is not None else max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
+    tasks = min(tasks, split.size)
     if image_bytes is not None:
-        tasks = min(tasks, outer[0].size)
         scratch.append(tasks * image_bytes)
-    return LibraryPlan(tasks, tuple(scratch))
+    is_split = tasks > 1 or image_bytes is not None
+    form = ConvolutionForm(product, tuple(outer), split if is_split else None, is_packed)
+    return LibraryPlan(tasks, tuple(scratch), form)
 
 
 @native("stablehlo.convolution", _is_plain_convolution, _plan)
 def _(writer: FunctionEmitter, step: LibraryCall) -> None:
-    op = step.op
-    product, outer = _as_product(op, writer.target.processor)
-    right = writer.pointer(op.operands[1])
-    result = writer.pointer(op.result)
-    packed = writer.address(step.scratch[0]) if _is_packed(product) else None
+    op, form = step.op, step.plan.form
+    assert isinstance(form, ConvolutionForm)
+    right, result = writer.pointer(op.operands[1]), writer.pointer(op.result)
     if step.images is not None:
-        _write_by_image(writer, step, step.images, product, outer, (right, result), packed)
+        _write_products(writer, step, form, (writer.address(step.scratch[-1]), right, result))
         return
-    left = writer.pointer(op.operands[0])
+    left, text = writer.pointer(op.operands[0]), writer.text
     groups = groups_of(op)
     if groups == 1:
-        _write_group(writer, step, product, outer, (left, right, result), packed)
+        _write_products(writer, step, form, (left, right, result))
         return
-    text = writer.text
     iteration, _ = text.open_loop()
-    pairs = zip((left, right, result), _group_strides(op, product), strict=True)
-    moved = [_moved(text, pointer, iteration, stride * product.bits // 8) for pointer, stride in pairs]
-    _write_group(writer, step, product, outer, (moved[0], moved[1], moved[2]), packed)
+    strides = [stride * form.product.bits // 8 for stride in _group_strides(op, form.product)]
+    moved = [_moved(text, at, iteration, stride) for at, stride in zip((left, right, result), strides, strict=True)]
+    _write_products(writer, step, form, (moved[0], moved[1], moved[2]))
     text.close_loop(groups)
 
 
@@ -100,74 +112,36 @@ def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
     return step, product.columns, product.columns
 
 
-def _write_group(
-    writer: FunctionEmitter,
-    step: LibraryCall,
-    product: Tiled,
-    outer: list[Outer],
-    pointers: tuple[str, str, str],
-    packed: str | None,
+def _write_products(
+    writer: FunctionEmitter, step: LibraryCall, form: ConvolutionForm, pointers: tuple[str, str, str]
 ) -> None:
-    """Emit the products of one feature group; `packed` is memory for the packed kernel of the group, if it
-    is packed.
+    """Emit the products of one feature group; `pointers` are those of image, kernel and result.
+
+    If the producer of the images is fused, the first is memory for one image per task.
     """
     left, right, result = pointers
+    product, images, split = form.product, step.images, form.split
+    packed = writer.address(step.scratch[0]) if form.is_packed else None
     if packed is not None:
         pack(writer.text, product, right, packed)
-    parts = step.plan.tasks
-    longest = max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
-    if parts == 1 or longest.size == 1:
-        write_tiled(writer.text, product, left, right, result, outer, packed)
+    if split is None:
+        write_tiled(writer.text, product, left, right, result, form.outer, packed)
         return
-    rest = [each for each in outer if each is not longest]
-    count = min(parts, longest.size)
+    rest = [each for each in form.outer if each is not split]
 
     def write(text: FunctionText, pointer: Callable[[str], str], iteration: str) -> None:
-        left_at = _moved(text, pointer(left), iteration, longest.left * product.bits // 8)
-        result_at = _moved(text, pointer(result), iteration, longest.result * product.bits // 8)
-        write_tiled(
-            text, product, left_at, pointer(right), result_at, rest, None if packed is None else pointer(packed)
-        )
+        image = pointer(left)
+        if images is None:
+            image = _moved(text, image, iteration, split.left * product.bits // 8)
+        else:
+            one = Range(images.nest.outer[0], iteration, None, "true")
+            own = {images.value: image}
+            NestEmitter(images.nest, text, lambda v: own.get(v) or pointer(writer.pointer(v)), one).write()
+        target = _moved(text, pointer(result), iteration, split.result * product.bits // 8)
+        write_tiled(text, product, image, pointer(right), target, rest, None if packed is None else pointer(packed))
 
-    call_by_iterations(writer, longest.size, count, write)
-
-
-def _write_by_image(
-    writer: FunctionEmitter,
-    step: LibraryCall,
-    images: Images,
-    product: Tiled,
-    outer: list[Outer],
-    pointers: tuple[str, str],
-    packed: str | None,
-) -> None:
-    """Emit the products image by image, each after its producer; `pointers` are those of kernel and result."""
-    batch, *rest = outer
-    if packed is not None:
-        pack(writer.text, product, pointers[0], packed)
-    count, memory = step.plan.tasks, writer.address(step.scratch[-1])
-
-    def write(text: FunctionText, pointer: Callable[[str], str], image: str, first: str, stop: str) -> None:
-        iteration, _ = text.open_loop()
-        one = Range(images.nest.outer[0], iteration, None, "true")
-
-        def at(value: Value) -> str:
-            return image if value is images.value else pointer(writer.pointer(value))
-
-        NestEmitter(images.nest, text, at, one).write()
-        right, result = map(pointer, pointers)
-        result = _moved(text, result, iteration, batch.result * product.bits // 8)
-        write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
-        text.close_loop(stop, 1, first)
-
-    def write_part(task: TaskFunction) -> None:
-        image = _moved(task.text, task.pointer(memory), "%part", images.nbytes)
-        write(task.text, task.pointer, image, *task.share(batch.size, count))
-
-    if count == 1:
-        write(writer.text, str, memory, "0", str(batch.size))
-    else:
-        call_in_tasks(writer, count, write_part)
+    memory = None if images is None else (left, images.nbytes)
+    call_by_iterations(writer, split.size, step.plan.tasks, write, memory=memory)
 
 
 def _moved(text: FunctionText, pointer: str, iteration: str, stride: int) -> str:

@@ -68,6 +68,11 @@ class IntegerProduct:
         result = 4 * self.rows * self.columns
         return self.left.batch, self.right.batch, tuple(stride * result for stride in row_major(self.batch))
 
+    def steps(self, *, by_rows: bool) -> tuple[int, int, int]:
+        """Return the bytes per row of the left operand, the right one, and the result."""
+        assert by_rows, "columns are not split"
+        return self.left.free, 0, 4 * self.columns
+
     def tile(self, rows: int, columns: int) -> Tiled:
         """Return the product of a tile of widened rows and columns.
 

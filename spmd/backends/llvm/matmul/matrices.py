@@ -65,6 +65,12 @@ class Product:
         )
         return left, right, target
 
+    def steps(self, *, by_rows: bool) -> tuple[int, int, int]:
+        """Return the bytes per row, or column, of the left operand, the right one, and the result."""
+        if by_rows:
+            return self.lhs.row_stride * self.item, 0, self.leading * self.item
+        return 0, self.rhs.column_stride * self.item, self.item
+
 
 def product_of(op: Op, *, in_fixed_order: bool = False) -> Product | None:
     """Return `op`, a dot_general or dot, as a batched product of matrices in the layouts that BLAS reads; None if it is

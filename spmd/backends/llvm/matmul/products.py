@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product as index_product
+from functools import partial
 from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.analysis.matrices import Matrix
 from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
 from spmd.backends.llvm.emit.native_ops import PlanTarget, native
-from spmd.backends.llvm.emit.task_function import TaskFunction
 from spmd.backends.llvm.emit.text import FunctionText
 from spmd.backends.llvm.matmul.blas import check_sizes
 from spmd.backends.llvm.matmul.integer_products import IntegerProduct, pair_bytes, write_integer_product
@@ -25,17 +24,47 @@ from spmd.backends.llvm.matmul.matrices import (
 )
 from spmd.backends.llvm.matmul.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
 from spmd.backends.llvm.matmul.tiles import Depth, Tiled, write_tiled
-from spmd.backends.llvm.parallel.tasks import call_by_iterations, call_in_tasks
+from spmd.backends.llvm.parallel.tasks import call_by_iterations
 from spmd.compiler.schedule.rates import nanoseconds
 from spmd.compiler.schedule.steps import LibraryCall
 from spmd.compiler.schedule.target import LibraryPlan
 from spmd.compiler.schedule.tasks import tasks_of_time
 from spmd.ir import Op
+from spmd.support.processor import Processor
 
 #: Tile sizes are multiples of this many rows or columns.
 _GRANULARITY = 48
-#: Most batches whose products are unrolled.
-_MOST_UNROLLED = 4
+#: The kernel that calls a library.
+_BLAS = "BLAS"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The rows, or columns, of a product in `count` ranges of `size`; the last one ends at `extent`."""
+
+    extent: int
+    size: int
+    count: int = 1
+    by_rows: bool = True
+
+    @property
+    def last(self) -> int:
+        """The size of the last range."""
+        return self.extent - (self.count - 1) * self.size
+
+
+@dataclass(frozen=True)
+class ProductForm:
+    """How the products of a batch are computed: each in `ranges`, by `kernel`, with `own` bytes of scratch per task."""
+
+    product: Product | IntegerProduct
+    kernel: str
+    ranges: Ranges
+    own: int = 0
+
+    def __str__(self) -> str:
+        kind = "rows" if self.ranges.by_rows else "columns"
+        return self.kernel + (f" by {self.ranges.size} {kind}" if self.ranges.count > 1 else "")
 
 
 def _is_native(op: Op) -> bool:
@@ -48,38 +77,93 @@ def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
         return _plan_integers(integers, machine)
     product = product_of(op, in_fixed_order=machine.in_fixed_order)
     assert product is not None
-    tasks = tasks_of_time(prod(product.batch) * product.nanoseconds, machine.threads)
-    return LibraryPlan(tasks if product.runs_in_tasks else 1)
+    count = prod(product.batch)
+    tasks = tasks_of_time(count * product.nanoseconds, machine.threads) if product.runs_in_tasks else 1
+    ranges = Ranges(product.lhs.rows, product.lhs.rows)
+    if tasks > max(1, count):
+        ranges = _ranges(product, -(-min(tasks, machine.threads) // count)) or ranges
+        tasks = count * ranges.count if ranges.count > 1 else 1
+    kernel = str(_tiled(_range_of(product, ranges, ranges.size), machine.processor)) if product.is_tiled else _BLAS
+    return LibraryPlan(tasks, form=ProductForm(product, kernel, ranges))
+
+
+def _ranges(product: Product, num_parts: int) -> Ranges | None:
+    """Return the split of each product into about `num_parts` ranges; None if it is too small."""
+    by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
+    extent = product.lhs.rows if by_rows else product.rhs.columns
+    size = -(-extent // (num_parts * _GRANULARITY)) * _GRANULARITY
+    return Ranges(extent, size, extent // size, by_rows) if extent // size > 1 else None
 
 
 @native("stablehlo.dot_general", _is_native, _plan)
 @native("stablehlo.dot", _is_native, _plan)
 def _(writer: FunctionEmitter, step: LibraryCall) -> None:
-    op = step.op
-    integers = integer_product_of(op, writer.target.processor)
-    if integers is not None:
-        _write_integers(writer, step, integers)
-        return
-    product = product_of(op, in_fixed_order=writer.target.in_fixed_order)
-    assert product is not None
-    lhs, rhs = (writer.pointer(operand) for operand in op.operands)
-    result = writer.pointer(op.result)
+    op, form, tasks = step.op, step.plan.form, step.plan.tasks
+    assert isinstance(form, ProductForm)
+    pointers = [writer.pointer(value) for value in (*op.operands, op.result)]
+    product = form.product
     if not prod(op.result.tensor.static_shape):
         return
-    if not product.lhs.columns:  # empty sums
-        writer.clear(result, op.result.tensor.nbytes)
+    if isinstance(product, Product) and not product.lhs.columns:  # empty sums
+        writer.clear(pointers[2], op.result.tensor.nbytes)
         return
-    if not product.is_tiled:
+    if isinstance(product, Product) and form.kernel == _BLAS:
         lhs_sizes, rhs_sizes = ((each.rows, each.columns, each.leading) for each in (product.lhs, product.rhs))
         check_sizes(writer.routine(ROUTINES[product.element][0]), (*lhs_sizes, *rhs_sizes, product.leading), op)
-    count, parts = prod(product.batch), step.plan.tasks
-    pointers = (lhs, rhs, result)
-    if parts > 1 and count >= parts:
-        _in_batches(writer, product, pointers, parts)
-    elif parts > 1 and (cut := _cut(product, -(-min(parts, writer.threads) // count))) is not None:
-        _in_ranges(writer, product, pointers, cut)
+    memory = (writer.address(step.scratch[0]), form.own) if form.own else None
+
+    def write(text: FunctionText, pointer: Callable[[str], str], number: str) -> None:
+        own = pointer(memory[0]) if memory is not None else ""
+        _write_range(text, form, list(map(pointer, pointers)), number, partial(_multiply, writer, text, form, own))
+
+    total = prod(product.batch) * form.ranges.count
+    call_by_iterations(writer, total, tasks, write, memory=memory, products=form.kernel == _BLAS)
+
+
+def _multiply(
+    writer: FunctionEmitter, text: FunctionText, form: ProductForm, memory: str, size: int, pointers: Sequence[str]
+) -> None:
+    """Emit `size` rows, or columns, of one product."""
+    product = form.product
+    if isinstance(product, IntegerProduct):
+        _KERNELS[form.kernel].write(text, product, pointers, memory, size)
     else:
-        _in_sequence(writer, product, pointers)
+        _write_product(writer, text, _range_of(product, form.ranges, size), pointers)
+
+
+def _range_of(product: Product, ranges: Ranges, size: int) -> Product:
+    """Return the product restricted to `size` rows, or columns."""
+    if ranges.by_rows:
+        return replace(product, lhs=replace(product.lhs, rows=size))
+    return replace(product, rhs=replace(product.rhs, columns=size))
+
+
+def _write_range(
+    text: FunctionText,
+    form: ProductForm,
+    pointers: Sequence[str],
+    number: str,
+    multiply: Callable[[int, Sequence[str]], None],
+) -> None:
+    """Emit range `number` of all products by `multiply`, which is given its size and addresses."""
+    product, ranges = form.product, form.ranges
+    if ranges.count == 1:
+        multiply(ranges.extent, _moved(text, product, pointers, _unraveled(text, product.batch, number)))
+        return
+    place = text.value(f"urem i64 {number}, {ranges.count}")
+    index = _unraveled(text, product.batch, text.value(f"udiv i64 {number}, {ranges.count}"))
+    begin = text.value(f"mul i64 {place}, {ranges.size}")
+    steps = product.steps(by_rows=ranges.by_rows)
+    moved = [
+        _at(text, pointer, _times(text, begin, step) if step else "0")
+        for pointer, step in zip(_moved(text, product, pointers, index), steps, strict=True)
+    ]
+    if ranges.last == ranges.size:
+        multiply(ranges.size, moved)
+        return
+    for size, condition in ((ranges.size, "ult"), (ranges.last, "eq")):
+        with text.where(text.value(f"icmp {condition} i64 {place}, {ranges.count - 1}")):
+            multiply(size, moved)
 
 
 def write_one_product(
@@ -88,9 +172,9 @@ def write_one_product(
     """Emit product `number` alone; `places` are (address, private) of operands and result: private ones hold this
     product's slice only.
     """
-    index = _unraveled(text, product, number)
+    index = _unraveled(text, product.batch, number)
     moved = _moved(text, product, [pointer for pointer, _ in places], index)
-    _multiply(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
+    _write_product(writer, text, product, [at if own else to for (at, own), to in zip(places, moved, strict=True)])
 
 
 def _moved(
@@ -120,90 +204,16 @@ def _at(text: FunctionText, pointer: str, offset: str) -> str:
     return pointer if offset == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _in_sequence(writer: FunctionEmitter, product: Product, pointers: Sequence[str]) -> None:
-    """Emit one product after another."""
-    text = writer.text
-    if prod(product.batch) <= _MOST_UNROLLED:
-        for place in index_product(*map(range, product.batch)):
-            _multiply(writer, text, product, _moved(text, product, pointers, list(map(str, place))))
-        return
-    index = [text.open_loop()[0] for _ in product.batch]
-    _multiply(writer, text, product, _moved(text, product, pointers, index))
-    for size in reversed(product.batch):
-        text.close_loop(size)
-
-
-# --- tasks: products, or rows or columns of each product ---
-
-
-def _in_batches(writer: FunctionEmitter, product: Product, pointers: Sequence[str], parts: int) -> None:
-    def write(text: FunctionText, pointer: Callable[[str], str], number: str) -> None:
-        inner = list(map(pointer, pointers))
-        _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
-
-    call_by_iterations(writer, prod(product.batch), parts, write, products=True)
-
-
-def _unraveled(text: FunctionText, product: Product | IntegerProduct, number: str) -> list[str]:
-    """Return the index of product `number` in the batching dimensions."""
+def _unraveled(text: FunctionText, sizes: Sequence[int], number: str) -> list[str]:
+    """Return the index of product `number` in the batching dimensions of `sizes`."""
     index = []
-    for size, stride in zip(product.batch, row_major(product.batch), strict=True):
-        quotient = text.value(f"udiv i64 {number}, {stride}")
-        index.append(text.value(f"urem i64 {quotient}, {size}"))
+    for place, (size, stride) in enumerate(zip(sizes, row_major(sizes), strict=True)):
+        if size == 1:
+            index.append("0")
+            continue
+        quotient = number if stride == 1 else text.value(f"udiv i64 {number}, {stride}")
+        index.append(text.value(f"urem i64 {quotient}, {size}") if prod(sizes[:place]) > 1 else quotient)
     return index
-
-
-@dataclass(frozen=True)
-class _Cut:
-    """The split of a result's rows, or columns, into `count` ranges of `size`; the last one includes the remainder."""
-
-    by_rows: bool
-    extent: int
-    size: int
-
-    @property
-    def count(self) -> int:
-        return self.extent // self.size
-
-
-def _cut(product: Product, num_parts: int) -> _Cut | None:
-    """Return the split of each product into about `num_parts` ranges; None if it is too small."""
-    by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
-    extent = product.lhs.rows if by_rows else product.rhs.columns
-    cut = _Cut(by_rows, extent, -(-extent // (num_parts * _GRANULARITY)) * _GRANULARITY)
-    return cut if cut.count > 1 else None
-
-
-def _in_ranges(writer: FunctionEmitter, product: Product, pointers: Sequence[str], cut: _Cut) -> None:
-    last = cut.extent - (cut.count - 1) * cut.size
-
-    def write(task: TaskFunction) -> None:
-        text = task.text
-        range_number = text.value(f"urem i64 %part, {cut.count}")
-        batch = _unraveled(text, product, text.value(f"udiv i64 %part, {cut.count}"))
-        lhs, rhs, result = _moved(text, product, [task.pointer(pointer) for pointer in pointers], batch)
-        begin = text.value(f"mul i64 {range_number}, {cut.size * product.item}")
-        if cut.by_rows:
-            lhs = _at(text, lhs, _times(text, begin, product.lhs.row_stride))
-            result = _at(text, result, _times(text, begin, product.leading))
-        else:
-            rhs = _at(text, rhs, _times(text, begin, product.rhs.column_stride))
-            result = _at(text, result, begin)
-        if last == cut.size:
-            _multiply(writer, text, _range_of(product, cut, last), (lhs, rhs, result))
-            return
-        for size, condition in ((cut.size, "ult"), (last, "eq")):
-            with text.where(text.value(f"icmp {condition} i64 {range_number}, {cut.count - 1}")):
-                _multiply(writer, text, _range_of(product, cut, size), (lhs, rhs, result))
-
-    call_in_tasks(writer, prod(product.batch) * cut.count, write, products=True)
-
-
-def _range_of(product: Product, cut: _Cut, size: int) -> Product:
-    """Return the product restricted to `size` rows, or columns."""
-    if cut.by_rows:
-        return replace(product, lhs=replace(product.lhs, rows=size))
-    return replace(product, rhs=replace(product.rhs, columns=size))
 
 
 # --- integer products ---
@@ -211,104 +221,48 @@ def _range_of(product: Product, cut: _Cut, size: int) -> Product:
 
 @dataclass(frozen=True)
 class _IntegerKernel:
-    """A kernel for 8-bit integers: its rate (schedule/rates.py); granularity of row ranges; scratch bytes;
-    and emitter.
-    """
+    """A kernel for 8-bit integers; its name is that of its rate (schedule/rates.py)."""
 
-    rate: str
     granularity: Callable[[IntegerProduct], int]
     scratch_bytes: Callable[[IntegerProduct], int]
     write: Callable[[FunctionText, IntegerProduct, Sequence[str], str, int], None]
 
 
-_PAIRS = _IntegerKernel("integer pairs", lambda product: product.whole.tile_rows, pair_bytes, write_integer_product)
-_TILES = _IntegerKernel("integer tiles", lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
-
-
-def _kernel_of(product: IntegerProduct) -> _IntegerKernel:
-    return _TILES if suits_tiles(product) and not product.is_long else _PAIRS
-
-
-def _rows_per_range(product: IntegerProduct, kernel: _IntegerKernel, tasks: int) -> int:
-    """Return the rows per range for the given number of tasks."""
-    granularity = kernel.granularity(product)
-    return min(-(-product.rows // (-(-tasks // prod(product.batch)) * granularity)) * granularity, product.rows)
+_KERNELS = {
+    "integer pairs": _IntegerKernel(lambda product: product.whole.tile_rows, pair_bytes, write_integer_product),
+    "integer tiles": _IntegerKernel(lambda product: BLOCK_ROWS, tile_bytes, write_tile_product),
+}
 
 
 def _plan_integers(product: IntegerProduct, machine: PlanTarget) -> LibraryPlan:
-    kernel = _kernel_of(product)
-    tasks = tasks_of_time(nanoseconds(kernel.rate, product.size), machine.threads)
-    size = _rows_per_range(product, kernel, tasks)
-    running = min(tasks, prod(product.batch) * -(-product.rows // size))
-    return LibraryPlan(tasks, (running * kernel.scratch_bytes(product),))
-
-
-def _write_integers(writer: FunctionEmitter, step: LibraryCall, product: IntegerProduct) -> None:
-    """Emit the products in ranges of rows, split into tasks with scratch memory of their own."""
-    pointers = [writer.pointer(value) for value in (*step.op.operands, step.op.result)]
-    count = prod(product.batch)
-    kernel = _kernel_of(product)
-    size = _rows_per_range(product, kernel, step.plan.tasks)
-    ranges = -(-product.rows // size)
-    parts = min(step.plan.tasks, count * ranges)
-    own_bytes = kernel.scratch_bytes(product)
-    memory = writer.address(step.scratch[0])
-    if parts == 1:
-        _integers_in_sequence(writer.text, kernel, product, pointers, memory, size, ("0", str(count * ranges)))
-        return
-
-    def write(task: TaskFunction) -> None:
-        text = task.text
-        turns = task.share(count * ranges, parts)
-        own = _at(text, task.pointer(memory), text.value(f"mul i64 %part, {own_bytes}"))
-        _integers_in_sequence(text, kernel, product, list(map(task.pointer, pointers)), own, size, turns)
-
-    call_in_tasks(writer, parts, write)
-
-
-def _integers_in_sequence(
-    text: FunctionText,
-    kernel: _IntegerKernel,
-    product: IntegerProduct,
-    pointers: Sequence[str],
-    memory: str,
-    size: int,
-    turns: tuple[str, str],
-) -> None:
-    """Emit the ranges of `size` rows numbered from the first of `turns` to before the second."""
-    ranges = -(-product.rows // size)
-    last = product.rows - (ranges - 1) * size
-    number, _ = text.open_loop()
-    range_number = text.value(f"urem i64 {number}, {ranges}")
-    index = _unraveled(text, product, text.value(f"udiv i64 {number}, {ranges}"))
-    moved = _moved(text, product, pointers, index)
-    begin = text.value(f"mul i64 {range_number}, {size}")
-    moved[0] = _at(text, moved[0], _times(text, begin, product.left.free))
-    moved[2] = _at(text, moved[2], _times(text, begin, 4 * product.columns))
-    if last == size:
-        kernel.write(text, product, moved, memory, size)
-    else:
-        for rows, condition in ((size, "ult"), (last, "eq")):
-            with text.where(text.value(f"icmp {condition} i64 {range_number}, {ranges - 1}")):
-                kernel.write(text, product, moved, memory, rows)
-    text.close_loop(turns[1], 1, turns[0])
+    name = "integer tiles" if suits_tiles(product) and not product.is_long else "integer pairs"
+    kernel, batch = _KERNELS[name], prod(product.batch)
+    tasks = tasks_of_time(nanoseconds(name, product.size), machine.threads)
+    granularity = kernel.granularity(product)
+    size = min(-(-product.rows // (-(-tasks // batch) * granularity)) * granularity, product.rows)
+    ranges = Ranges(product.rows, size, -(-product.rows // size))
+    tasks, own = min(tasks, batch * ranges.count), kernel.scratch_bytes(product)
+    return LibraryPlan(tasks, (tasks * own,), ProductForm(product, name, ranges, own))
 
 
 # --- one product ---
 
 
-def _multiply(writer: FunctionEmitter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
+def _write_product(writer: FunctionEmitter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
     """Emit one product of matrices at known addresses, tiled or by BLAS."""
-    lhs, rhs = product.lhs, product.rhs
     if product.is_tiled:
-        depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
-        type = INTEGERS.get(product.element) or ROUTINES[product.element][1]
-        strides = lhs.row_stride, product.leading
-        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, *strides, writer.target.processor)
         left, right, result = pointers
-        write_tiled(text, tiled, left, right, result)
+        write_tiled(text, _tiled(product, writer.target.processor), left, right, result)
     else:
         _call_blas(writer, text, product, pointers)
+
+
+def _tiled(product: Product, processor: Processor) -> Tiled:
+    """Return one product as tiled loops."""
+    lhs, rhs = product.lhs, product.rhs
+    depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
+    type = INTEGERS.get(product.element) or ROUTINES[product.element][1]
+    return Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, lhs.row_stride, product.leading, processor)
 
 
 def _call_blas(writer: FunctionEmitter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:

@@ -61,6 +61,14 @@ class Tiled(Numbers):
     processor: Processor
     paired: bool = False
 
+    def __str__(self) -> str:
+        how = " outlined" if self.is_outlined(min(self.columns, self.width)) else ""
+        return f"tiles {self.tile_rows}x{self.width}{how}"
+
+    def is_outlined(self, columns: int) -> bool:
+        """Return whether a block of `columns` columns is a call of a micro-kernel."""
+        return self.rows * self.depth_rows * columns >= _LEAST_OUTLINED
+
     @property
     def width(self) -> int:
         """Columns of a tile."""
@@ -70,7 +78,7 @@ class Tiled(Numbers):
     def tile_rows(self) -> int:
         """Rows of a tile: limited by registers, and dividing the rows evenly."""
         most = 12 if self.processor.vector_registers >= 32 else 6
-        return -(-self.rows // -(-self.rows // most))
+        return -(-self.rows // max(1, -(-self.rows // most)))
 
     @property
     def depth_rows(self) -> int:
@@ -171,7 +179,7 @@ class _Columns:
 
     def _rows(self, left: str, result: str) -> None:
         text, product = self.text, self.product
-        if product.rows * product.depth_rows * sum(self.valid) >= _LEAST_OUTLINED:
+        if product.is_outlined(sum(self.valid)):
             self._call(left, result)
             return
         for row, rows in text.chunks(product.rows, product.tile_rows):

@@ -51,6 +51,9 @@ class _Running:
     inner: int
     backwards: bool
 
+    def __str__(self) -> str:
+        return f"{self.rows} prefix sums of {self.length}{' from the end' if self.backwards else ''}"
+
     @property
     def rows(self) -> int:
         """Rows, each with the sums of one vector of inner indices."""
@@ -80,14 +83,13 @@ def _plan(op: Op, machine: PlanTarget, image_bytes: int | None) -> LibraryPlan:
     running = _running(op)
     assert running is not None
     time = nanoseconds("scan", running.outer * running.length * running.inner)
-    return LibraryPlan(min(running.rows, tasks_of_time(time, machine.threads)))
+    return LibraryPlan(min(running.rows, tasks_of_time(time, machine.threads)), form=running)
 
 
 @native("stablehlo.reduce_window", lambda op: _running(op) is not None, _plan)
 def _(writer: FunctionEmitter, step: LibraryCall) -> None:
-    op = step.op
-    running = _running(op)
-    assert running is not None
+    op, running = step.op, step.plan.form
+    assert isinstance(running, _Running)
     pointers = [writer.pointer(value) for value in (*op.operands, op.result)]
 
     def write(text: FunctionText, pointer: Callable[[str], str], row: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
 from types import MappingProxyType
 
 from spmd.backends.llvm.emit.function_emitter import FunctionEmitter
@@ -15,10 +14,6 @@ from spmd.backends.llvm.parallel.workers import RUN
 from spmd.compiler.schedule.loop_plan import PlannedNest
 from spmd.compiler.schedule.tasks import Cut, FoldCut, TaskedNest
 from spmd.ir import Value
-
-#: Least points of a nest that is outlined: inside a loop, where each iteration pays for the call, and elsewhere, where
-#: equal nests are then compiled once.
-_LEAST_OUTLINED, _LEAST_OUTLINED_ONCE = 1 << 9, 1 << 3
 
 
 def call_in_tasks(
@@ -38,11 +33,13 @@ def call_by_iterations(
     tasks: int,
     write: Callable[[FunctionText, Callable[[str], str], str], None],
     *,
+    memory: tuple[str, int] | None = None,
     products: bool = False,
 ) -> None:
     """Emit a loop of `total` iterations, in `tasks` tasks; see `call_in_tasks`.
 
     `write` emits one iteration: it is given the text, a mapping of the caller's pointers, and the iteration number.
+    `memory`: scratch memory, which is mapped to the task's own part of it, and the size of a part in bytes.
     """
 
     def write_loop(text: FunctionText, pointer: Callable[[str], str], first: str, stop: str) -> None:
@@ -50,15 +47,26 @@ def call_by_iterations(
         write(text, pointer, number)
         text.close_loop(stop, 1, first)
 
-    if tasks == 1:
+    def write_task(task: TaskFunction) -> None:
+        own: dict[str, str] = {}
+        if memory is not None:
+            begin = task.text.value(f"mul i64 %part, {memory[1]}")
+            own[memory[0]] = task.text.value(f"getelementptr i8, ptr {task.pointer(memory[0])}, i64 {begin}")
+
+        def pointer(outside: str) -> str:
+            return own.get(outside) or task.pointer(outside)
+
+        if tasks == total:
+            write(task.text, pointer, "%part")
+        else:
+            write_loop(task.text, pointer, *task.share(total, tasks))
+
+    if tasks > 1:
+        call_in_tasks(writer, tasks, write_task, products=products)
+    elif total > 1:
         write_loop(writer.text, str, "0", str(total))
     else:
-        call_in_tasks(
-            writer,
-            tasks,
-            lambda task: write_loop(task.text, task.pointer, *task.share(total, tasks)),
-            products=products,
-        )
+        write(writer.text, str, "0")
 
 
 def call_outlined(writer: FunctionEmitter, write: Callable[[TaskFunction], None]) -> None:
@@ -80,24 +88,6 @@ def _written(writer: FunctionEmitter, write: Callable[[TaskFunction], None]) -> 
     return name, writer.frame(list(task.captured))
 
 
-def _write_outlined(writer: FunctionEmitter, nest: PlannedNest) -> None:
-    """Emit `nest` as an outlined function and its call, or inline if it has few points or is the only one.
-
-    Updates are always outlined: inline, with registers live across the copy of the operand, store addresses were
-    mispredicted, and a histogram took 2.7 times as long.
-    """
-    if (writer.is_one_nest and not any(stage.updates for stage in nest.stages)) or prod(nest.extents) < (
-        _LEAST_OUTLINED if writer.text.depth else _LEAST_OUTLINED_ONCE
-    ):
-        NestEmitter(nest, writer.text, writer.pointer).write()
-        return
-
-    def write(task: TaskFunction) -> None:
-        NestEmitter(nest, task.text, lambda value: task.pointer(writer.pointer(value))).write()
-
-    call_outlined(writer, write)
-
-
 def write_nest(writer: FunctionEmitter, tasked: TaskedNest, rows: Mapping[Value, int] = MappingProxyType({})) -> None:
     """Emit a nest, split as planned; each task has its own memory for the values `rows`, in bytes."""
     match tasked.cut:
@@ -105,8 +95,15 @@ def write_nest(writer: FunctionEmitter, tasked: TaskedNest, rows: Mapping[Value,
             _write_in_tasks(writer, tasked.nest, cut, rows)
         case FoldCut() as cut:
             _write_in_blocks(writer, tasked.nest, cut)
+        case None if tasked.outlined:
+            call_outlined(writer, lambda task: _inner(writer, task, tasked.nest).write())
         case None:
-            _write_outlined(writer, tasked.nest)
+            NestEmitter(tasked.nest, writer.text, writer.pointer).write()
+
+
+def _inner(writer: FunctionEmitter, task: TaskFunction, nest: PlannedNest) -> NestEmitter:
+    """Return the emitter of `nest` within the function of `task`."""
+    return NestEmitter(nest, task.text, lambda value: task.pointer(writer.pointer(value)))
 
 
 def _write_in_tasks(writer: FunctionEmitter, nest: PlannedNest, cut: Cut, rows: Mapping[Value, int]) -> None:
@@ -139,8 +136,8 @@ def _write_in_blocks(writer: FunctionEmitter, nest: PlannedNest, cut: FoldCut) -
         is_last = text.value(f"icmp eq i64 %part, {cut.count - 1}")
         after = text.value(f"add i64 {first}, {cut.size}")
         stop = text.value(f"select i1 {is_last}, i64 {blocks.count}, i64 {after}")
-        inner = NestEmitter(nest, text, lambda value: task.pointer(writer.pointer(value)))
-        inner.write_blocks(blocks, task.pointer(memory), Range(-1, first, stop, is_last))
+        part = Range(-1, first, stop, is_last)
+        _inner(writer, task, nest).write_blocks(blocks, task.pointer(memory), part)
 
     call_in_tasks(writer, cut.count, write)
     NestEmitter(nest, writer.text, writer.pointer).write_from_blocks(blocks, memory)

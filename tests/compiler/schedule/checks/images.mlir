@@ -1,5 +1,5 @@
 // The padded images of a convolution are made one at a time, in memory of one image.
-// CHECK: library call, tasks 1, images of 36992 bytes
+// CHECK: library call, tasks 1, tiles {{[0-9]+x[0-9]+}} outlined, images of 36992 bytes
 // CHECK-NEXT: unit points over 16x34x34x8 {{.*}} : stablehlo.pad
 // CHECK-NEXT: op stablehlo.convolution
 // CHECK: buffers scratch in arena at {{[0-9]+}} (36992 bytes)
