@@ -14,7 +14,7 @@ from spmd.viewing.tables import Json
 
 #: The scripts in the order in which they run.
 SCRIPTS = (
-    *("core", "mesh", "layout", "details", "overview"),
+    *("core", "mesh", "layout", "details", "zoom", "overview"),
     *("grid", "arrays", "program", "communication", "memory", "time", "values", "compare", "main"),
 )
 #: Characters that could end the element with the data or start another, and line ends in old scripts.

@@ -28,9 +28,9 @@ def key_of(location: Location) -> Hashable:
     return location.source.name, location.offset
 
 
-def scope_of(debug: str | None) -> tuple[str, ...]:
-    """Return the scopes around an op, outermost first: `jit(f)`, `block` and `mlp` for `jit(f)/block/mlp/dot`."""
-    return _scope_of(debug) if debug else ()
+def names_in(debug: str | None) -> tuple[str, ...]:
+    """Return the scopes around an op, outermost first, and its name: `jit(f)`, `mlp`, `dot` for `jit(f)/mlp/dot`."""
+    return _names_in(debug) if debug else ()
 
 
 def name_in(debug: str | None) -> str | None:
@@ -40,11 +40,11 @@ def name_in(debug: str | None) -> str | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def _scope_of(debug: str) -> tuple[str, ...]:
+def _names_in(debug: str) -> tuple[str, ...]:
     name = name_in(debug)
     if name is None:
         return ()
-    parts = _split(name)[:-1]
+    parts = _split(name)
     if len(parts) > _DEEPEST:
         parts = [*parts[: _DEEPEST - 1], "/".join(parts[_DEEPEST - 1 :])]
     return tuple(short(part, _LONGEST_NAME) for part in parts)

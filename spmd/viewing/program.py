@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 
 from partitioner.record import PartitionRecord
 from partitioner.sharding import ShardedType
+from spmd.dialects.calls import CALLS
 from spmd.dialects.core import Trait, has_trait
-from spmd.ir import Block, Function, Op, Value
+from spmd.ir import Function, Op, Value
 from spmd.viewing.layouts import Layouts, element_bytes, name_of, static_shape
-from spmd.viewing.places import LocationTable, scope_of
+from spmd.viewing.places import LocationTable, names_in
 from spmd.viewing.tables import Json, Texts, short
+
+#: The largest number of ops of functions that are shown at their calls.
+_MOST_FOLDED = 5000
 
 
 @dataclass
 class ProgramTables:
     """Ops in program order, including those in regions of control flow; values; scopes.
 
+    The ops of a function stand at each of its calls, in a scope of their own, up to `_MOST_FOLDED` ops in all.
     An op is [name, operands, results, scope, place, resharding, rule, whether it is a terminator]; a scope [name,
     parent]. A value is [name, type, shape, bytes of an element, global value, sharding, op, argument]: the global value
     of which it is the block, and the number of its op or argument; -1 for none.
@@ -33,7 +38,11 @@ class ProgramTables:
     scopes: list[Json] = field(default_factory=list)
     reshards: list[Json] = field(default_factory=list)
     rules: dict[Hashable, str] = field(default_factory=dict)
-    _scope_numbers: dict[tuple[int, str], int] = field(default_factory=dict)
+    _functions: dict[str, Function] = field(default_factory=dict)
+    _folding: dict[str, None] = field(default_factory=dict)  # the functions whose calls are being folded
+    _folded: set[str] = field(default_factory=set)
+    _room: int = _MOST_FOLDED
+    _scope_numbers: dict[tuple[int, str, int], int] = field(default_factory=dict)
     _value_numbers: dict[Value, int] = field(default_factory=dict)
     _by_place: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
 
@@ -45,13 +54,15 @@ class ProgramTables:
                 self.rules.setdefault((edge.name, self.places.key(edge.op)), short(str(edge.rule)))
 
     def add_functions(self, entry: Function, functions: Iterable[Function]) -> None:
-        """Add the ops of `entry`, and those of other functions."""
+        """Add the ops of `entry`, and those of other functions: at their calls, or in scopes of their own."""
+        self._functions = {each.symbol: each for each in functions if not each.is_declaration}
+        self._folding[entry.symbol] = None
         for number, argument in enumerate(entry.body.arguments):
             self._value(argument, -1, number)
-        self._block(entry.body, 0)
-        for function in functions:
-            if function is not entry and not function.is_declaration:
-                self._block(function.body, self._scope(0, f"@{function.symbol}"))
+        self._block(entry.body.ops, 0)
+        for symbol, function in self._functions.items():
+            if function is not entry and symbol not in self._folded:
+                self._block(function.body.ops, self._scope(0, f"@{symbol}"))
 
     def results(self, entry: Function) -> list[int]:
         """Return the numbers of the values that `entry` returns."""
@@ -65,15 +76,38 @@ class ProgramTables:
                 value[4] = self.layouts.boundary(self.texts.entries[value[0]], sharded)
                 value[5] = self.layouts.sharding(sharded.sharding)
 
-    def _block(self, block: Block, scope: int) -> None:
-        for op in block.ops:
-            self._op(op, scope)
+    def _block(self, ops: Iterable[Op], scope: int, outer: tuple[str, ...] = ()) -> None:
+        """Add ops to `scope`; the names in their locations are of scopes within it, after those of `outer`."""
+        for op in ops:
+            names = names_in(self.places.debug(op))
+            inner = scope
+            for name in _after(names[:-1], outer):
+                inner = self._scope(inner, name)
+            callee = self._functions.get(op[CALLS[op.name]]) if op.name in CALLS else None
+            if callee is not None and self._may_fold(callee):
+                self._fold(op, callee, inner, names or outer)
+            else:
+                self._op(op, inner, names or outer)
 
-    def _op(self, op: Op, outer: int) -> None:
+    def _may_fold(self, callee: Function) -> bool:
+        return callee.symbol not in self._folding and len(callee.body.ops) <= self._room
+
+    def _fold(self, call: Op, callee: Function, scope: int, names: tuple[str, ...]) -> None:
+        """Add the ops of a function where it is called, with the operands of the call as its arguments."""
+        body, first = callee.body, len(self.ops)
+        self._room -= len(body.ops)
+        self._folded.add(callee.symbol)
+        operands = [self._value(value) for value in call.operands]
+        values, self._value_numbers = self._value_numbers, dict(zip(body.arguments, operands, strict=True))
+        self._folding[callee.symbol] = None
+        self._block(body.ops[:-1], self._scope(scope, f"@{callee.symbol}", first), names)
+        del self._folding[callee.symbol]
+        results = [self._value(value) for value in body.terminator.operands]
+        self._value_numbers = values | dict(zip(call.results, results, strict=True))
+        self._by_place[call.name, self.places.key(call)].append(min(first, len(self.ops) - 1))
+
+    def _op(self, op: Op, scope: int, names: tuple[str, ...]) -> None:
         number = len(self.ops)
-        scope = outer
-        for name in scope_of(self.places.debug(op)):
-            scope = self._scope(scope, name)
         operands = [self._value(value) for value in op.operands]
         entry = [
             self.texts.of(op.name.removeprefix("stablehlo.")),
@@ -90,16 +124,18 @@ class ProgramTables:
         self._by_place[op.name, self.places.key(op)].append(number)
         if has_trait(op, Trait.RUNS_REGIONS):
             for place, region in enumerate(op.regions):
-                inner = self._scope(
-                    scope, f"{_region_name(op, place)} of {op.name.removeprefix('stablehlo.')} {number}"
-                )
+                part = _region_name(op, place)
+                at = str(op.location).rpartition("/")[2]
+                inner = self._scope(scope, f"{part} of {op.name.removeprefix('stablehlo.')} at {at}", number)
                 for block in region.blocks:
-                    self._block(block, inner)
+                    self._block(block.ops, inner, (*names, part))
 
-    def _scope(self, parent: int, name: str) -> int:
-        told = self._scope_numbers.get((parent, name))
+    def _scope(self, parent: int, name: str, of: int = -1) -> int:
+        """Return the number of a scope in `parent`; those of calls and regions are told apart by the op they are of."""
+        key = parent, name, of
+        told = self._scope_numbers.get(key)
         if told is None:
-            told = self._scope_numbers[parent, name] = len(self.scopes)
+            told = self._scope_numbers[key] = len(self.scopes)
             self.scopes.append([self.texts.of(name), parent])
         return told
 
@@ -172,6 +208,14 @@ class Origins:
     def all(self, ops: Iterable[Op]) -> list[int]:
         """Return the numbers of the original ops of `ops`, sorted and without duplicates."""
         return sorted({number for number in map(self, ops) if number >= 0})
+
+
+def _after(names: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
+    """Return `names` without the names that they begin with in common with `outer`."""
+    common = 0
+    while common < min(len(names), len(outer)) and names[common] == outer[common]:
+        common += 1
+    return names[common:]
 
 
 def _region_name(op: Op, place: int) -> str:

@@ -20,7 +20,7 @@ from spmd.predict.prediction import predict
 from spmd.predict.shares import shares
 from spmd.support.amounts import amount
 from spmd.viewing.page import embedded
-from spmd.viewing.places import scope_of
+from spmd.viewing.places import names_in
 from spmd.viewing.profile import read_profile
 from spmd.viewing.tables import Texts
 from tests.backends.collective_programs import PROGRAMS as COLLECTIVES
@@ -137,23 +137,25 @@ def test_memory_is_what_the_run_reserves(text: str) -> None:
         assert peak == pytest.approx(size, rel=0.05)
 
 
+def path_of(data: Any, scope: int) -> list[str]:
+    names: list[str] = []
+    while scope > 0:
+        name, scope = data["scopes"][scope]
+        names.insert(0, text_of(data, name))
+    return names
+
+
 def test_scopes_are_the_names_in_locations() -> None:
     data = data_of(LAYERS)
-    paths = []
-    for _, _, _, scope, *_ in data["ops"]:
-        names = []
-        while scope > 0:
-            name, scope = data["scopes"][scope]
-            names.append(text_of(data, name))
-        paths.append("/".join(reversed(names)))
-    assert {"jit(step)/block_0/mlp", "jit(step)/block_1/mlp"} <= set(paths)
+    paths = {"/".join(path_of(data, op[3])) for op in data["ops"]}
+    assert {"jit(step)/block_0/mlp", "jit(step)/block_1/mlp"} <= paths
 
 
 @pytest.mark.parametrize(
     ("debug", "path"),
     [
-        ('"jit(f)/block/dot"("f.py":1:2)', ("jit(f)", "block")),
-        ('"jit(f)/transpose(jvp(a/b))/dot"(#loc1)', ("jit(f)", "transpose(jvp(a/b))")),
+        ('"jit(f)/block/dot"("f.py":1:2)', ("jit(f)", "block", "dot")),
+        ('"jit(f)/transpose(jvp(a/b))/dot"(#loc1)', ("jit(f)", "transpose(jvp(a/b))", "dot")),
         ('"f.py":1:2', ()),
         ("unknown", ()),
         ('callsite("g"("f.py":1:2) at "h"("f.py":3:4))', ()),
@@ -161,8 +163,34 @@ def test_scopes_are_the_names_in_locations() -> None:
         ('"//"', ()),
     ],
 )
-def test_the_last_name_is_the_op_and_no_scope(debug: str | None, path: tuple[str, ...]) -> None:
-    assert scope_of(debug) == path
+def test_the_names_in_a_location_are_its_scopes_and_the_op(debug: str | None, path: tuple[str, ...]) -> None:
+    assert names_in(debug) == path
+
+
+CALLED = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @_twice(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("jit(f)/block/jit(_twice)")
+  %1 = call @_twice(%0) : (tensor<4xf32>) -> tensor<4xf32> loc("jit(f)/jit(_twice)")
+  return %1 : tensor<4xf32>
+}
+func.func private @_twice(%y: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.add %y, %y : tensor<4xf32> loc("inner/add")
+  return %0 : tensor<4xf32>
+}
+func.func private @unused(%y: tensor<4xf32>) -> tensor<4xf32> {
+  return %y : tensor<4xf32>
+}
+"""
+
+
+def test_the_ops_of_a_function_stand_where_it_is_called() -> None:
+    data = data_of(CALLED)
+    adds = [op for op in data["ops"] if text_of(data, op[0]) == "add"]
+    assert "func.call" not in {text_of(data, op[0]) for op in data["ops"]} and len(adds) == 2
+    assert adds[1][1] == 2 * adds[0][2] and data["results"] == adds[1][2]
+    paths = ["/".join(path_of(data, op[3])) for op in adds]
+    assert paths == ["jit(f)/block/@_twice/inner", "jit(f)/@_twice/inner"]
+    assert sum(unit[2] > 0 and unit[4] == [0, 1] for unit in data["units"]) == 1
 
 
 def test_names_are_shortened_and_cannot_end_their_element() -> None:

@@ -85,6 +85,46 @@ def test_the_numbers_of_the_panels_are_those_of_the_commands(tab: Tab, folder: P
     assert tab.page.locator("#panel-program .box").count() > 1
 
 
+LONG = "\n".join(
+    ["func.func @main(%x0: tensor<4xf32>) -> tensor<4xf32> {"]
+    + [f"  %x{n + 1} = stablehlo.tanh %x{n} : tensor<4xf32>" for n in range(100)]
+    + ["  return %x100 : tensor<4xf32>", "}"]
+)
+
+
+def test_the_graph_is_fitted_zoomed_and_moved_and_groups_are_named_by_lines(tab: Tab, folder: Path) -> None:
+    opened(tab, folder, shown(LONG))
+    tab.show("program")
+    names = tab.texts("#panel-program .box .name")
+    assert names[0] == "lines 2-6" and len(names) == 20
+    frame = tab.page.locator("#panel-program .frame").bounding_box()
+    assert frame["y"] + frame["height"] <= 900
+    for place in map(tab.page.locator("#panel-program .box").nth, range(20)):
+        box = place.bounding_box()
+        assert frame["x"] <= box["x"] and box["y"] + box["height"] <= frame["y"] + frame["height"]
+    assert set(tab.run("[...document.querySelectorAll('.box rect[fill]')].map((e) => e.getAttribute('fill'))")) == {
+        "var(--heat)"
+    }
+    box = "document.querySelector('#panel-program svg').getAttribute('viewBox')"
+    whole = tab.run(box)
+    tab.page.focus("#panel-program .frame")
+    for key in ("+", "ArrowRight"):
+        before = tab.run(box)
+        tab.page.keyboard.press(key)
+        assert tab.run(box) != before
+    tab.page.keyboard.press("0")
+    assert tab.run(box) == whole
+    tab.page.mouse.move(frame["x"] + 5, frame["y"] + 5)
+    tab.page.mouse.down()
+    tab.page.mouse.move(frame["x"] + 90, frame["y"] + 60)
+    tab.page.mouse.up()
+    assert tab.run(box) != whole
+    tab.page.click("#panel-program button[aria-label='fit to the window']")
+    tab.page.locator("#panel-program .box").first.click()
+    assert len(tab.texts("#panel-program .box .name")) == 5
+    is_quiet(tab)
+
+
 @pytest.mark.parametrize("text", [LAYERS, DATA_PARALLEL, LOOP])
 def test_bytes_between_ranks_are_those_that_are_predicted(tab: Tab, folder: Path, text: str) -> None:
     data = opened(tab, folder, shown(text))

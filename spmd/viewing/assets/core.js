@@ -64,13 +64,13 @@ view.index = (data) => {
 
 // How many of the ops do something: the ends of blocks hand results on.
 view.countOps = (data, ids) => view.count(ids.filter((id) => !data.ops[id].ends).length, "op");
-// The time of ops: an estimate where their units have other ops, too; of loops, that of all turns.
+// The time of ops: an estimate where their units have other ops, too; of a loop, that of all turns.
 view.timeOf = (data, ids) => {
   const own = new Set(ids);
   const units = [...new Set(ids.flatMap((id) => data.ops[id].units))].map((id) => data.units[id]);
   const seconds = ids.reduce((total, id) => total + data.ops[id].seconds, 0);
   const estimated = units.some((unit) => unit.ops.some((id) => !own.has(id)));
-  const turns = Math.max(1, ...units.map((unit) => unit.turns));
+  const turns = ids.length === 1 ? Math.max(1, ...units.map((unit) => unit.turns)) : 1;
   return `${estimated ? "about " : ""}${view.seconds(seconds)}${view.inTurns(turns)}`;
 };
 view.inTurns = (turns) => (turns > 1 ? ` in all ${turns.toLocaleString("en")} turns` : "");
@@ -116,7 +116,7 @@ view.picture = (name, width, height, ...children) => {
 // The text of a picture that stands alone: computed colours are written into it, since it leaves its style behind.
 view.serialized = (drawing) => {
   const copy = drawing.cloneNode(true);
-  const styled = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family", "font-weight", "text-anchor"];
+  const styled = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family", "font-weight", "text-anchor"];
   const from = [drawing, ...drawing.querySelectorAll("*")];
   const to = [copy, ...copy.querySelectorAll("*")];
   from.forEach((node, index) => {
@@ -127,6 +127,10 @@ view.serialized = (drawing) => {
   });
   const background = getComputedStyle(document.body).backgroundColor;
   copy.insertBefore(view.svg("rect", { width: "100%", height: "100%", fill: background }), copy.firstChild);
+  if (drawing.dataset.whole) {
+    const [, , width, height] = drawing.dataset.whole.split(" ");
+    view.fill(copy, { viewBox: drawing.dataset.whole, width, height });
+  }
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   return new XMLSerializer().serializeToString(copy);
 };
@@ -164,6 +168,14 @@ view.ramp = (part) => {
   const at = Math.min(0.99999, Math.max(0, part)) * (CIVIDIS.length - 1);
   const [low, high] = [CIVIDIS[Math.floor(at)], CIVIDIS[Math.floor(at) + 1]];
   return `rgb(${low.map((part, index) => Math.round(part + (high[index] - part) * (at % 1))).join(",")})`;
+};
+// A tint of one colour, deeper for a larger `part` of 1; it lies on the colour of the page.
+view.tint = (part) => ({ fill: "var(--heat)", "fill-opacity": (0.06 + 0.94 * Math.min(1, part)).toFixed(3) });
+view.inkOnTint = (part) => (part > 0.5 ? "var(--paper)" : "var(--ink)");
+// A legend of tints or of the ramp: what the least and the most stand for.
+view.scale = (low, high, ramp) => {
+  const stops = [0, 0.25, 0.5, 0.75, 1].map((part) => (ramp ? view.ramp(part) : `color-mix(in srgb, var(--heat) ${6 + 94 * part}%, var(--paper))`));
+  return view.el("span", { class: "scale" }, low, view.el("i", { style: `background:linear-gradient(90deg,${stops.join()})` }), high);
 };
 // The colour of one of `count` things, and one of text on it.
 view.colour = (index, count) => (count <= 8 ? view.categories[index % 8] : view.ramp(count > 1 ? index / (count - 1) : 0));

@@ -3,12 +3,13 @@
 
 (() => {
   const { el, svg } = view;
-  const [WIDTH, HEIGHT, BOX_WIDTH, BOX_HEIGHT] = [204, 84, 184, 46];
-  const MOST = 48;
+  const [WIDTH, HEIGHT, BOX_WIDTH, BOX_HEIGHT] = [204, 94, 188, 62];
+  // The most nodes that are drawn one by one, and the most groups of lines.
+  const [MOST, MOST_GROUPS] = [48, 24];
   // Ops that are not drawn: constants, of which nearly every op has some of its own, and ends of blocks.
   const QUIET = new Set(["constant", "iota"]);
   const isQuiet = (op) => op.ends || QUIET.has(op.name);
-  const state = { path: [], colour: "kind", query: "" };
+  const state = { path: [], colour: null, query: "", box: null };
 
   // --- the tree of scopes: a node has the ops in it, and children made when they are asked for ---
 
@@ -30,20 +31,38 @@
     }
     const scopes = found.filter((each) => each.kind === "scope");
     const ops = found.filter((each) => each.kind !== "scope");
-    // Where there are too many, runs of ops stand together; scopes only where they alone are too many.
-    if (found.length > MOST) found = [...(scopes.length > MOST ? chunks(scopes, "scopes") : scopes), ...(ops.length > 12 ? chunks(ops, "ops") : ops)].sort((a, b) => a.ops[0] - b.ops[0]);
+    // Where there are too many, ops of neighbouring lines stand together; scopes only where they alone are too many.
+    if (found.length > MOST) found = [...(scopes.length > MOST ? pieces(scopes, MOST_GROUPS).map(ofScopes) : scopes), ...(ops.length > 12 ? lines(data, ops) : ops)].sort((a, b) => a.ops[0] - b.ops[0]);
     node.children = found;
     return found;
   };
-  const chunks = (found, what) => {
-    const size = Math.ceil(found.length / Math.min(32, Math.ceil(found.length / 12)));
-    const made = [];
-    for (let at = 0; at < found.length; at += size) {
-      const parts = found.slice(at, at + size);
-      const ops = parts.flatMap((part) => part.ops).sort((a, b) => a - b);
-      made.push({ kind: "chunk", label: `${what} ${at + 1}–${at + parts.length}`, ops, parts });
+  const pieces = (found, most) => {
+    const size = Math.ceil(found.length / most);
+    return Array.from({ length: Math.ceil(found.length / size) }, (_, at) => found.slice(at * size, (at + 1) * size));
+  };
+  const chunk = (label, parts) => (parts.length === 1 ? parts[0] : { kind: "chunk", label, parts, ops: parts.flatMap((part) => part.ops).sort((a, b) => a - b) });
+  const ofScopes = (parts) => chunk(`${view.shorten(parts[0].label, 14)} … ${view.shorten(parts[parts.length - 1].label, 14)}`, parts);
+  const lineOf = (data, op) => {
+    const frames = data.places[data.ops[op].place][1];
+    return frames.length ? [view.near(data.text(frames[0][0])), frames[0][1]] : [view.near(data.place(data.ops[op].place)), 0];
+  };
+  // Runs of ops of one line, and where these are many, of lines that follow each other.
+  const lines = (data, ops) => {
+    const runs = [];
+    for (const part of ops) {
+      const line = lineOf(data, part.op);
+      const last = runs[runs.length - 1];
+      if (last && last.line.join() === line.join()) last.parts.push(part);
+      else runs.push({ line, parts: [part] });
     }
-    return made;
+    return pieces(runs, MOST_GROUPS).map((group) => {
+      const [file] = group[0].line;
+      const numbers = group.map((run) => run.line[1]);
+      const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
+      const [first, last] = [group[0].line, group[group.length - 1].line];
+      const label = group.some((run) => run.line[0] !== file) ? `${first.join(":")} … ${last.join(":")}` : low === high ? `${file}:${low}` : `lines ${low}-${high}`;
+      return chunk(label, group.flatMap((run) => run.parts));
+    });
   };
   const root = (data) => (data.root ||= ofScope(data, 0, `@${data.text(data.function)}`));
   // Where the path leads; scopes that hold nothing but one other are passed through.
@@ -67,15 +86,16 @@
     }
   };
   const reveal = (data, op) => {
-    state.path = [];
+    const path = [];
     let node = root(data);
     for (;;) {
       const inside = children(data, node);
       const at = inside.findIndex((each) => each.ops.includes(op));
-      if (at < 0 || inside[at].kind === "op") return;
-      state.path.push(at);
+      if (at < 0 || inside[at].kind === "op") break;
+      path.push(at);
       node = inside[at];
     }
+    if (path.join() !== state.path.join()) goTo(path);
   };
 
   // --- colours ---
@@ -91,17 +111,21 @@
     return [...names].sort();
   };
   const sum = (data, node, field) => node.ops.reduce((total, id) => total + data.ops[id][field], 0);
-  const colourOf = (data, node, nodes) => {
-    if (state.colour === "time" || state.colour === "bytes") {
-      const field = state.colour === "time" ? "seconds" : "bytes";
-      const most = Math.max(...nodes.map((each) => sum(data, each, field)));
-      return most ? view.ramp(sum(data, node, field) / most) : null;
+  const FIELDS = { time: "seconds", bytes: "bytes" };
+  const colouredBy = (data) => state.colour || (data.units.some((unit) => unit.seconds > 0) ? "time" : "kind");
+  const mostOf = (data, nodes) => Math.max(0, ...nodes.map((node) => sum(data, node, FIELDS[colouredBy(data)])));
+  // [attributes of the box, colour of its text], null where it has no colour of its own.
+  const colourOf = (data, node, most) => {
+    const by = colouredBy(data);
+    if (FIELDS[by]) {
+      const part = most ? sum(data, node, FIELDS[by]) / most : 0;
+      return part > 0 ? [view.tint(part), view.inkOnTint(part)] : null;
     }
-    if (state.colour === "axes") {
+    if (by === "axes") {
       const axes = [...new Set(node.ops.flatMap((op) => axesOf(data, op)))].sort();
       const all = data.grid.mesh >= 0 ? data.meshes[data.grid.mesh].axes.map(([name]) => name) : [];
       const index = axes.reduce((bits, name) => bits | (1 << all.indexOf(name)), 0);
-      return index > 0 ? view.colour(index - 1, 8) : null;
+      return index > 0 ? [{ fill: view.colour(index - 1, 8) }, view.inkOn(view.colour(index - 1, 8))] : null;
     }
     return null;
   };
@@ -126,74 +150,96 @@
     return [...weights].map(([key, weight]) => [Math.floor(key / nodes.length), key % nodes.length, weight]);
   };
 
+  // The ops that a group is about: those that take most time, or of which there are most.
+  const about = (data, node) => {
+    const names = new Map();
+    for (const id of node.ops) {
+      const op = data.ops[id];
+      if (isQuiet(op)) continue;
+      const [count, seconds] = names.get(op.name) || [0, 0];
+      names.set(op.name, [count + 1, seconds + op.seconds]);
+    }
+    const ordered = [...names].sort(([, a], [, b]) => b[1] - a[1] || b[0] - a[0]);
+    return ordered.slice(0, 3).map(([name, [count]]) => (count > 1 ? `${name} ×${count}` : name)).join(", ");
+  };
   const told = (data, node) => {
     const collectives = node.ops.filter((op) => data.ops[op].collective >= 0).length;
-    const lines = [node.label];
-    if (node.kind !== "op") lines.push(view.countOps(data, node.ops));
-    else if (data.ops[node.op].outputs.length) lines.push(data.values[data.ops[node.op].outputs[0]].type.replace(/^tensor<(.*)>$/, "$1"));
-    if (sum(data, node, "seconds")) lines.push(view.timeOf(data, node.ops));
-    if (collectives) lines.push(`${view.count(collectives, "collective")}, ${view.bytes(sum(data, node, "bytes"))}`);
-    return lines;
+    const last = [];
+    if (node.kind !== "op") last.push(view.countOps(data, node.ops));
+    if (sum(data, node, "seconds")) last.push(view.timeOf(data, node.ops));
+    if (collectives) last.push(`${node.kind === "op" ? "" : `${view.count(collectives, "collective")}, `}${view.bytes(sum(data, node, "bytes"))}`);
+    const what = node.kind !== "op" ? about(data, node) : data.ops[node.op].outputs.length ? data.values[data.ops[node.op].outputs[0]].type.replace(/^tensor<(.*)>$/, "$1") : "";
+    return [node.label, what, last.join(" · ")];
   };
 
-  const box = (data, node, at, [x, y], nodes) => {
-    const fill = colourOf(data, node, nodes);
+  const box = (data, node, at, [x, y], most) => {
+    const [fill, ink] = colourOf(data, node, most) || [{}, null];
     const selected = node.ops.includes(view.selection.op);
     const lines = told(data, node);
     const kind = node.kind === "op" && data.ops[node.op].collective >= 0 ? "collective" : node.kind;
     const open = () => {
       if (node.kind === "op") view.select({ op: node.op });
       else {
-        state.path.push(at);
+        goTo([...state.path, at]);
         enter(data);
         panel.draw(view.node("program"));
       }
     };
-    const ink = fill ? { fill: view.inkOn(fill) } : {};
+    const shape = { x: x - BOX_WIDTH / 2, y, width: BOX_WIDTH, height: BOX_HEIGHT, rx: node.kind === "op" ? 4 : 12 };
+    const text = (line, most, name) => svg("text", { x, y: y + 19 + 17 * line, "text-anchor": "middle", ...(ink ? { fill: ink } : {}), class: name }, view.shorten(lines[line], most));
     return svg(
       "g",
       {
         class: `box ${kind}${isCollective(data, node) ? " talks" : ""}${selected ? " selected" : ""}`,
-        tabindex: 0, role: "button", "data-op": node.kind === "op" ? node.op : null, "aria-label": lines.join(", "),
+        tabindex: 0, role: "button", "data-op": node.kind === "op" ? node.op : null, "aria-label": lines.filter(Boolean).join(", "),
         onclick: open,
         onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(); } },
       },
-      svg("rect", { x: x - BOX_WIDTH / 2, y, width: BOX_WIDTH, height: BOX_HEIGHT, rx: node.kind === "op" ? 4 : 12, ...(fill ? { fill } : {}) }),
-      svg("text", { x, y: y + 19, "text-anchor": "middle", ...ink }, view.shorten(node.label, 24)),
-      svg("text", { x, y: y + 36, "text-anchor": "middle", class: "small", ...ink }, view.shorten(lines.slice(1).join(" · "), 30)),
-      svg("title", {}, lines.join("\n")),
+      svg("rect", { ...shape, class: "under" }),
+      svg("rect", { ...shape, ...fill }),
+      text(0, 22, "name"), text(1, 30, "small"), text(2, 31, "small"),
+      svg("title", {}, [...lines.filter(Boolean), node.kind === "op" ? view.near(data.place(data.ops[node.op].place)) : "click to open"].join("\n")),
     );
   };
 
-  const picture = (data, nodes) => {
+  const picture = (data, nodes, room) => {
     const edges = edgesOf(data, nodes);
-    const { places, rank, width, height } = view.layout(nodes, edges, WIDTH, HEIGHT);
+    const { places, rank, width, height } = view.layout(nodes, edges, WIDTH, HEIGHT, room);
     const heaviest = Math.max(1, ...edges.map((edge) => edge[2]));
+    const most = FIELDS[colouredBy(data)] ? mostOf(data, nodes) : 0;
     const curves = edges.map(([from, to, weight]) => {
       const [[x1, y1], [x2, y2]] = [places[from], places[to]];
       const [start, end] = [y1 + BOX_HEIGHT, y2];
       const bend = Math.max(20, (end - start) / 2);
       const talks = isCollective(data, nodes[from]) && nodes[from].kind === "op";
-      return svg("path", { d: `M${x1} ${start}C${x1} ${start + bend} ${x2} ${end - bend} ${x2} ${end}`, class: `edge${rank[from] > rank[to] ? " back" : ""}${talks ? " talks" : ""}`, "stroke-width": 1 + (2 * weight) / heaviest });
+      const far = Math.abs(x2 - x1) > 3 * WIDTH || end < start;
+      return svg("path", { d: `M${x1} ${start}C${x1} ${start + bend} ${x2} ${end - bend} ${x2} ${end}`, class: `edge${rank[from] > rank[to] ? " back" : ""}${talks ? " talks" : ""}${far ? " far" : ""}`, "stroke-width": 1 + (2 * weight) / heaviest });
     });
-    return view.picture("Operations and what they hand to each other", Math.max(320, width), height + 10, curves, nodes.map((node, at) => box(data, node, at, places[at], nodes)));
+    return view.zoomable("Operations and what they hand to each other", [width, height], room, state, curves, nodes.map((node, at) => box(data, node, at, places[at], most)));
   };
 
+  // Shows the scope at the end of `path`, all of it.
+  const goTo = (path) => Object.assign(state, { path, box: null });
   const trail = (data) => {
     const nodes = current(data);
     return el("nav", { class: "trail", "aria-label": "scopes" }, nodes.map((node, depth) =>
-      el("button", { disabled: depth === nodes.length - 1, onclick: () => { state.path.length = depth; panel.draw(view.node("program")); } }, view.shorten(node.label, 40)),
+      el("button", { disabled: depth === nodes.length - 1, onclick: () => { goTo(state.path.slice(0, depth)); panel.draw(view.node("program")); } }, view.shorten(node.label, 40)),
     ));
   };
 
-  const legend = (data) => {
-    if (state.colour === "axes") {
+  const legend = (data, nodes) => {
+    const by = colouredBy(data);
+    const parts = [];
+    if (by === "axes") {
       const all = data.grid.mesh >= 0 ? data.meshes[data.grid.mesh].axes.map(([name]) => name) : [];
       const kinds = Array.from({ length: Math.min(7, (1 << all.length) - 1) }, (_, index) => [index, all.filter((_, at) => (index + 1) & (1 << at)).join(" and ")]);
-      return el("p", { class: "legend" }, kinds.map(([index, text]) => [el("i", { style: `background:${view.colour(index, 8)}` }), `cut along ${text} `]), "uncoloured: whole on every process");
+      parts.push(kinds.map(([index, text]) => [el("i", { style: `background:${view.colour(index, 8)}` }), `cut along ${text} `]), "uncoloured: whole on every process. ");
+    } else if (FIELDS[by]) {
+      const most = mostOf(data, nodes);
+      parts.push(most ? view.scale("0", by === "time" ? view.seconds(most) : `${view.bytes(most)} sent or received`) : `${by}: none here. `);
     }
-    if (state.colour === "kind") return el("p", { class: "legend" }, el("i", { class: "talks" }), "communicates; constants are not drawn");
-    return el("p", { class: "legend" }, "dark: little, light: most");
+    if (data.collectives.length) parts.push(el("i", { class: "talks" }), "communicates; ");
+    return el("p", { class: "legend" }, parts, "round boxes open with a click; constants are not drawn");
   };
 
   const search = (data) => {
@@ -214,24 +260,23 @@
       enter(data);
       const nodes = current(data);
       const inside = children(data, nodes[nodes.length - 1]);
-      const choose = el("select", { "aria-label": "colour by", onchange: (event) => { state.colour = event.target.value; panel.draw(node); } }, ["kind", "axes", "time", "bytes"].map((name) => el("option", { value: name, selected: state.colour === name }, name)));
+      const choose = el("select", { "aria-label": "colour by", onchange: (event) => { state.colour = event.target.value; panel.draw(node); } }, ["time", "bytes", "axes", "kind"].map((name) => el("option", { value: name, selected: colouredBy(data) === name }, name)));
       view.clear(
         node,
         el("h2", {}, "Program of one process"),
         el("div", { class: "bar" }, trail(data), el("label", {}, "colour by ", choose), search(data)),
-        legend(data),
-        inside.length ? picture(data, inside) : el("p", { class: "note" }, "No operations: the arguments are the results."),
+        legend(data, inside),
+        inside.length ? picture(data, inside, view.room(node, 190)) : el("p", { class: "note" }, "No operations: the arguments are the results."),
       );
     },
     selected() {
       if (view.selection.op >= 0) reveal(view.data, view.selection.op);
       panel.draw(view.node("program"));
-      const box = view.node("program").querySelector(".box.selected");
-      if (box) box.scrollIntoView({ block: "nearest", inline: "nearest" });
     },
     reset() {
-      state.path = [];
+      goTo([]);
     },
   };
+  addEventListener("resize", () => { if (view.open === "program") panel.draw(view.node("program")); });
   view.panels.push(panel);
 })();
