@@ -24,6 +24,7 @@ UNARY: dict[str, ScalarRule] = {
     "chlo.asinh": function(Primitive.ASINH),
     "chlo.atan": function(Primitive.ATAN),
     "chlo.atanh": function(Primitive.ATANH),
+    "chlo.bessel_i1e": function(Primitive.BESSEL_I1E, doubled=frozenset({F16, BF16})),  # x / 2 of subnormals is a tie
     "chlo.conj": ScalarRule(lambda x: x, z.conjugate, exact=True),
     "chlo.cosh": function(Primitive.COSH, z.cosh),
     "chlo.digamma": function(Primitive.DIGAMMA),

@@ -140,6 +140,7 @@ class Primitive(enum.Enum):
     ERF_INV = "erf_inv"
     LGAMMA = "lgamma"
     DIGAMMA = "digamma"
+    BESSEL_I1E = "bessel_i1e"
     INTEGER_POWER = "integer_power"  # (x, n): x to the power n, wrapping; n is unsigned
 
     __hash__ = object.__hash__

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.special
 
 from spmd.analysis.scalar.expression import F32, F64, Primitive, expression, parameter
+from spmd.backends.numpy import special
 from spmd.types import ELEMENT_TYPES
 from tests.backends.llvm.harness import Array, LoopForm, NativeLoop, native_loops
 
@@ -32,7 +33,7 @@ DOUBLE: dict[Primitive, Callable[[Array], Array]] = {
     P.SINH: np.sinh, P.COSH: np.cosh, P.SIN: np.sin, P.COS: np.cos, P.TAN: np.tan, P.ASIN: np.arcsin,
     P.ACOS: np.arccos, P.ATAN: np.arctan, P.ASINH: np.arcsinh, P.ACOSH: np.arccosh, P.ATANH: np.arctanh,
     P.CBRT: np.cbrt, P.ERF: scipy.special.erf, P.ERFC: scipy.special.erfc, P.ERF_INV: scipy.special.erfinv,
-    P.LGAMMA: scipy.special.gammaln, P.DIGAMMA: scipy.special.digamma,
+    P.LGAMMA: scipy.special.gammaln, P.DIGAMMA: scipy.special.digamma, P.BESSEL_I1E: special.bessel_i1e,
 }  # fmt: skip
 #: Functions of 120 bits, by which f64 is measured.
 LONG: dict[Primitive, Callable[[Any], Any]] = {
@@ -42,6 +43,7 @@ LONG: dict[Primitive, Callable[[Any], Any]] = {
     P.ATAN: mpmath.atan, P.ASINH: mpmath.asinh, P.ACOSH: mpmath.acosh, P.ATANH: mpmath.atanh,
     P.CBRT: lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), P.ERF: mpmath.erf, P.ERFC: mpmath.erfc,
     P.ERF_INV: mpmath.erfinv, P.LGAMMA: lambda x: mpmath.log(abs(mpmath.gamma(x))), P.DIGAMMA: mpmath.digamma,
+    P.BESSEL_I1E: lambda x: mpmath.besseli(1, x) * mpmath.exp(-abs(x)),
 }  # fmt: skip
 
 

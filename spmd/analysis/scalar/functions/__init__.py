@@ -10,6 +10,7 @@ from functools import cache
 
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, expression, parameter, substitute, walk
 from spmd.analysis.scalar.functions import (
+    bessel,
     error,
     exponential,
     gamma,
@@ -22,7 +23,7 @@ from spmd.analysis.scalar.functions import (
 from spmd.analysis.scalar.functions.table import DEFINITIONS
 
 #: Modules imported because they register DEFINITIONS.
-_FILES = (error, exponential, gamma, integer_power, inverse, logarithm, power, trigonometric)
+_FILES = (bessel, error, exponential, gamma, integer_power, inverse, logarithm, power, trigonometric)
 
 
 __all__ = ["DEFINITIONS", "definition", "expand"]
