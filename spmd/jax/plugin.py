@@ -16,6 +16,7 @@ from jaxlib import xla_client
 
 from spmd.pjrt import ffi
 from spmd.pjrt.api import capsule
+from spmd.pjrt.records import immortal
 
 #: The name in JAX_PLATFORMS. The client reports its platform as "cpu", for which programs are lowered.
 NAME = "spmd"
@@ -40,7 +41,8 @@ def _client(is_cpu: bool) -> Any:
     # As XLA's CPU client does: handlers registered so far are pending until there is a client.
     _xla.register_custom_call_handler("cpu", _xla._xla.register_custom_call_target)
     count = config.jax_num_cpu_devices
-    client = _bridge.make_pjrt_c_api_client(NAME, options={"num_devices": count} if count > 0 else None)
+    # jaxlib's destructor joins a pool of threads, one of which now and then never wakes: the process did not end.
+    client = immortal(_bridge.make_pjrt_c_api_client(NAME, options={"num_devices": count} if count > 0 else None))
     if is_cpu:
         _bridge._backends["cpu"] = client
     return client

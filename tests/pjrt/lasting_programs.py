@@ -8,12 +8,14 @@ import functools
 import gc
 import sys
 import threading
+import weakref
 from collections import Counter
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax._src.dispatch import runtime_tokens
+from jax.extend.backend import clear_backends
 from programs import HANDLER
 
 from spmd.backends.kernels import TARGETS
@@ -101,6 +103,10 @@ def main(total, compiled):
     everything(total, compiled, 1 + compiled // 10)
     assert left() == before, (left(), before)
     print(kilobytes() - taken)
+    client = weakref.ref(jax.devices()[0].client)
+    clear_backends()
+    gc.collect()
+    assert client() is not None  # its destructor may wait forever for threads of its own
 
 
 if __name__ == "__main__":

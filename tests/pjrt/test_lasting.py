@@ -22,7 +22,7 @@ def kilobytes_after(calls: int, compilations: int) -> int:
     return int(done.stdout)
 
 
-def test_no_handle_program_or_buffer_is_left() -> None:
+def test_no_handle_program_or_buffer_is_left_but_the_client() -> None:
     kilobytes_after(2000, 30)
 
 
