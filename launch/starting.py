@@ -26,41 +26,44 @@ def start(args: argparse.Namespace) -> int:
     if args.join is not None:
         return joining.run(args)
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
-    if not command:
-        print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
-        return 2
-    if not (shutil.which(command[0], path=mpirun.search_path()) or mpirun.in_allocation()):
-        what = (
-            f"{command[0]} is not executable" if os.path.exists(command[0]) else f"there is no command {command[0]!r}"
-        )
-        print(f"spmd launch: {what}{_likely(command)}", file=sys.stderr)
-        return 2
     if args.ranks is None:
         args.ranks = sum(host.slots for host in args.hosts) or mpirun.allocated_ranks() or machine.usable_cores()
-    if (fault := _misuse(args)) is not None:
-        print(f"spmd launch: {fault}", file=sys.stderr)
-        return 2
+    if fault := _command_fault(command) or _misuse(args):
+        return _refuse(fault)
     launcher = mpirun.find()
     if launcher is None:
         print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
         return 127
-    if args.hosts and launcher.kind == "srun":
-        print("spmd launch: srun takes the hosts of its allocation; --hosts needs mpirun", file=sys.stderr)
-        return 2
-    if args.elastic and (reason := elastic.refusal(launcher)) is not None:
-        print(f"spmd launch: {reason}", file=sys.stderr)
-        return 2
-    threads = args.threads or (None if thread_share.said_by_user() else 1)
+    if fault := _launcher_fault(args, launcher):
+        return _refuse(fault)
     chosen = _elastic_settings(args) if args.elastic else None
+    plan = _plan(args, command, chosen)
+    first = _start(launcher, plan, chosen)
+    if args.dry_run:
+        variables = [f"{name}={value}" for name, value in first.added_environment.items() if name != "PATH"]
+        print(shlex.join([*variables, *first.command]))
+        return 0
+    if args.elastic and (faults := remote.unreachable(args.hosts)):
+        return _refuse(next(iter(faults.values())), 1)
+    return job.run(first, again=lambda: _restart(launcher, plan, chosen))
+
+
+def _refuse(fault: str, status: int = 2) -> int:
+    print(f"spmd launch: {fault}", file=sys.stderr)
+    return status
+
+
+def _plan(args: argparse.Namespace, command: list[str], chosen: Settings | None) -> mpirun.Job:
+    """Return the job to start: `command`, and what the options say of its ranks and their environment."""
     settings = parallel.timeout_settings(args) | (chosen.variables() if chosen else {})
     if args.profile is not None:
         settings["SPMD_PROFILE"] = os.path.abspath(args.profile)
     if args.profile_steps is not None:
         settings["SPMD_PROFILE_STEPS"] = f"{args.profile_steps.start}:{args.profile_steps.stop}"
-    plan = mpirun.Job(
+    return mpirun.Job(
         command,
         args.ranks,
-        threads,
+        args.threads or (None if thread_share.said_by_user() else 1),
         args.bind,
         args.mpirun_args,
         settings,
@@ -68,15 +71,6 @@ def start(args: argparse.Namespace) -> int:
         grows=chosen is not None and chosen.grows,
         hosts=tuple(args.hosts),
     )
-    first = _start(launcher, plan, chosen)
-    if args.dry_run:
-        variables = [f"{name}={value}" for name, value in first.added_environment.items() if name != "PATH"]
-        print(shlex.join([*variables, *first.command]))
-        return 0
-    if args.elastic and (faults := remote.unreachable(args.hosts)):
-        print(f"spmd launch: {next(iter(faults.values()))}", file=sys.stderr)
-        return 1
-    return job.run(first, again=lambda: _restart(launcher, plan, chosen))
 
 
 def _start(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.Start:
@@ -101,11 +95,24 @@ def _restart(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | Non
     return _start(launcher, replace(plan, hosts=left, ranks=ranks), chosen)
 
 
-def _likely(command: Sequence[str]) -> str:
-    """Return the likely correction of a command that does not exist."""
-    if command[0].isdecimal() and len(command) > 1:
-        return f": spmd launch -n {shlex.join(command)}"
-    return f": python {shlex.join(command)}?" if command[0].endswith(".py") else ""
+def _command_fault(command: Sequence[str]) -> str:
+    """Return why `command` cannot be run, with its likely correction; "" if it can."""
+    if not command:
+        return "no command given: spmd launch -n 4 -- python train.py"
+    name = command[0]
+    if shutil.which(name, path=mpirun.search_path()) or mpirun.in_allocation():
+        return ""
+    fault = f"{name} is not executable" if os.path.exists(name) else f"there is no command {name!r}"
+    if name.isdecimal() and len(command) > 1:
+        return f"{fault}: spmd launch -n {shlex.join(command)}"
+    return f"{fault}: python {shlex.join(command)}?" if name.endswith(".py") else fault
+
+
+def _launcher_fault(args: argparse.Namespace, launcher: mpirun.Launcher) -> str | None:
+    """Return what of the options this launcher cannot do; None if nothing."""
+    if args.hosts and launcher.kind == "srun":
+        return "srun takes the hosts of its allocation; --hosts needs mpirun"
+    return elastic.refusal(launcher) if args.elastic else None
 
 
 def _misuse(args: argparse.Namespace) -> str | None:
