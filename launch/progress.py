@@ -1,4 +1,4 @@
-"""Progress of long commands: a line on standard error, on a terminal, from the first rank."""
+"""Progress of long commands, from the first rank, on standard error: a line on a terminal, or lines now and then."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from collectives.failure import launched_rank
 
 T = TypeVar("T")
 
-#: Seconds before the first line, and between updates.
-PATIENCE, EVERY = 2.0, 0.5
+#: Seconds before the first line on a terminal, between its updates, and between lines elsewhere.
+PATIENCE, EVERY, LINES = 2.0, 0.5, 10.0
 #: Moves the cursor to the start of the line and clears it (ECMA-48, CR and EL).
 _CLEAR = "\r\x1b[K"
 
@@ -22,6 +22,7 @@ _CLEAR = "\r\x1b[K"
 class Progress:
     """One activity; `at` of `total` items are done, if they can be counted.
 
+    `in_lines`: the stream is no terminal, so each update is a line of its own.
     `clock` returns seconds; `wait` waits up to so many seconds for an event, and returns whether it is set.
     """
 
@@ -31,12 +32,13 @@ class Progress:
         stream: TextIO | None,
         total: int = 0,
         *,
+        in_lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self.what = what
         self.at, self.total = 0, total
-        self._stream = stream
+        self._stream, self._in_lines = stream, in_lines
         self._clock, self._wait = clock, wait
         self._began = clock()
         self._shown = False
@@ -56,11 +58,15 @@ class Progress:
         return f"{self.what} ... {far}{seconds:.0f} s"
 
     def _run(self) -> None:
-        seconds = PATIENCE
+        seconds = LINES if self._in_lines else PATIENCE
         while not self._wait(self._done, seconds):
+            text = self.text(self._clock() - self._began)
+            if self._in_lines:
+                self._write(f"{text}\n")
+                continue
             seconds = EVERY
             self._shown = True
-            self._write(_CLEAR + self.text(self._clock() - self._began))
+            self._write(_CLEAR + text)
 
     def end(self) -> None:
         """End the activity and clear the line."""
@@ -80,9 +86,14 @@ class Progress:
 
 
 @contextmanager
-def doing(what: str, total: int = 0) -> Iterator[Progress]:
-    """Show `what` from two seconds on until the end of the context, with a count if `total` is given."""
-    progress = Progress(what, _terminal(), total)
+def doing(what: str, total: int = 0, *, in_lines: bool = False) -> Iterator[Progress]:
+    """Show `what` from two seconds on until the end of the context, with a count if `total` is given.
+
+    `in_lines`: also where there is no terminal, every ten seconds.
+    """
+    stream = _terminal()
+    in_lines = in_lines and stream is None and not launched_rank()
+    progress = Progress(what, sys.stderr if in_lines else stream, total, in_lines=in_lines)
     try:
         yield progress
     finally:

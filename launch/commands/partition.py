@@ -167,14 +167,20 @@ def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Shar
 
     if args.mesh is None:
         raise spmd.UsageError("--auto needs a mesh: --mesh data=8,model=4 names its axes and their sizes")
-    return spmd.autoshard(
-        module,
-        mesh=args.mesh,
-        memory=args.memory,
-        topology=args.topology,
-        machine=args.machine,
-        function=args.function,
-    )
+    with progress.doing("searching for a layout", in_lines=True) as told:
+
+        def priced(number: int, most: int) -> None:
+            told.what, told.at, told.total = "pricing layouts", number, most
+
+        return spmd.autoshard(
+            module,
+            mesh=args.mesh,
+            memory=args.memory,
+            topology=args.topology,
+            machine=args.machine,
+            function=args.function,
+            progress=priced,
+        )
 
 
 def _weighed(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from os import PathLike, fspath
 
@@ -30,6 +30,7 @@ def autoshard(
     topology: str | PathLike[str] | Network | None = None,
     machine: str | PathLike[str] | Machine | None = None,
     function: str = "main",
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Module, ShardingPlan]:
     """Return `module` with the shardings over `mesh` that are predicted to be fastest, and the plan.
 
@@ -42,6 +43,7 @@ def autoshard(
     :param topology: the network, or the file that describes it (spmd.predict.topology); by default $SPMD_TOPOLOGY, or
         one machine.
     :param machine: the machine, or the file that `spmd calibrate` wrote; by default $SPMD_MACHINE, or a nominal core.
+    :param progress: is called with the number of each layout before it is priced, from 1, and the largest number.
     :returns: the module, and the plan: `plan.explain()` is a page of text.
     :raises CompileError: if no layout fits the memory (the message names what the smallest needs), or if the program
         has shardings over another mesh.
@@ -55,7 +57,7 @@ def autoshard(
     network = _network(topology, known)
     entry = find_function(module, function)
     check_meaning(module)
-    search = ShardingSearch(module, function, mesh_op_of(module, axes), known, network, limit)
+    search = ShardingSearch(module, function, mesh_op_of(module, axes), known, network, limit, progress)
     best = search.run()
     if best is None:
         assert limit is not None

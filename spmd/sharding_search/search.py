@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -40,7 +40,10 @@ _STARTS = 3
 
 @dataclass
 class ShardingSearch:
-    """The search for a layout of `function` of `module` over `mesh`; `memory` is the limit of bytes per process."""
+    """The search for a layout of `function` of `module` over `mesh`; `memory` is the limit of bytes per process.
+
+    `progress` is called with the number of each layout before it is priced, and the largest number.
+    """
 
     module: Module
     function: str
@@ -48,6 +51,7 @@ class ShardingSearch:
     machine: Machine
     network: Network | None
     memory: float | None = None
+    progress: Callable[[int, int], None] | None = None
     priced: list[PricedLayout] = field(default_factory=list)
     #: Classes of groups whose sharding affects others.
     linked: set[int] = field(default_factory=set)
@@ -299,6 +303,8 @@ class ShardingSearch:
 
     def _try(self, layout: ProgramLayout) -> PricedLayout | None:
         before = self.pricer.count
+        if self.progress is not None:
+            self.progress(before + 1, self.budget)
         priced = self.pricer.price(layout)
         if priced is not None and self.pricer.count > before:
             self.priced.append(priced)

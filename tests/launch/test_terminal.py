@@ -170,6 +170,18 @@ def test_what_takes_long_is_told_and_taken_away() -> None:
     assert waits.seconds == [progress.PATIENCE, progress.EVERY, progress.EVERY]
 
 
+def test_where_there_is_no_terminal_each_update_is_a_line() -> None:
+    stream, clock, waits = io.StringIO(), Clock(), Waits()
+    told = progress.Progress("pricing layouts", stream, 40, in_lines=True, clock=clock, wait=waits)
+    for told.at in (7, 15):
+        clock.now += progress.LINES
+        waits.end(done=False)
+        until(lambda: stream.getvalue().endswith(f" ... {told.at} of 40, {clock.now - 1000:.0f} s\n"))
+    waits.end(done=True)
+    told.end()
+    assert stream.getvalue().count("\n") == 2 and waits.seconds == 3 * [progress.LINES]
+
+
 def test_what_is_quick_is_not_told() -> None:
     stream, waits = Terminal(), Waits()
     told = progress.Progress("reading", stream, wait=waits)
