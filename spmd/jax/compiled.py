@@ -16,7 +16,7 @@ from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax import settings
 from spmd.jax.layouts import Cuts, Leaves, layouts_of, local_shape
-from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, from_array, to_array, with_data
+from spmd.jax.leaves import AbstractLeaf, Taker, data_shape, from_array, refuse, taker_of, to_array, with_data
 from spmd.jax.local_arrays import ProcessLocalArray, part_of
 from spmd.jax.special_values import SpecialValues
 from spmd.jax.structure import flattener
@@ -186,18 +186,14 @@ class Compiled:
                     f"it, and the function takes it {cut}, of which rank {rank} has {_shown(taken)}"
                 )
 
-    def with_arrays(self, leaves: list[Tree], others: Sequence[int]) -> list[Tree] | None:
-        """Return `leaves` with an array for each of `others`; None if one has another form than was compiled for."""
-        arrays = list(leaves)
-        for index in others:
-            try:
-                form = form_of(leaves[index], ("",), 0)
-            except UsageError:
-                return None
-            if form != self.forms[index] or self.cuts.arguments.layouts[index] is not None:
-                return None
-            arrays[index] = to_array(leaves[index], form)
-        return arrays
+    def takers(self, leaves: Sequence[Tree]) -> list[tuple[int, Taker]]:
+        """Return the numbers of the leaves that are no NumPy arrays, with what makes arrays of such leaves."""
+        layouts = self.cuts.arguments.layouts
+        return [
+            (index, taker_of(leaf, form) if layout is None else refuse)
+            for index, (leaf, form, layout) in enumerate(zip(leaves, self.forms, layouts, strict=True))
+            if leaf.__class__ is not np.ndarray
+        ]
 
     def is_for(self, leaves: Sequence[Tree]) -> bool:
         """Return whether the NumPy arrays among `leaves` fit `run`."""

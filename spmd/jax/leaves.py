@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -145,6 +146,59 @@ def to_array(leaf: Tree, form: AbstractLeaf) -> Array:
     if form.dtype == jax.dtypes.float0:
         return np.zeros(form.shape, np.bool_)  # as JAX lowers it
     return np.asarray(leaf, form.dtype)
+
+
+#: Makes the array of a leaf; None if it has another form than the leaf that it was made for.
+Taker = Callable[[Tree], Array | None]
+#: Types whose values all have one form.
+_SCALARS = frozenset((bool, int, float, complex, *(np.dtype(code).type for code in "?bBhHiIlLqQefdFD")))
+
+
+def taker_of(leaf: Tree, form: AbstractLeaf) -> Taker:
+    """Return what makes arrays of leaves of the type of `leaf`, whose form is `form`, under the same settings of JAX.
+
+    A leaf that it takes is not examined again: of a scalar the type says everything, of a jax.Array its abstract value,
+    of which JAX has one object.
+    """
+    if leaf.__class__ in _SCALARS:
+        return partial(_scalar, dtype=form.dtype)
+    if isinstance(leaf, jax.Array) and form.sharding is None and not form.is_key:
+        return partial(_jax_array, aval=leaf.aval, form=form)
+    return partial(_any, form=form)
+
+
+def _scalar(leaf: Tree, dtype: Any) -> Array | None:
+    try:
+        return np.asarray(leaf, dtype)
+    except OverflowError:
+        return None
+
+
+def _jax_array(leaf: Tree, aval: Tree, form: AbstractLeaf) -> Array | None:
+    return np.asarray(leaf) if leaf.aval is aval and not leaf.is_deleted() else _any(leaf, form)
+
+
+def _any(leaf: Tree, form: AbstractLeaf) -> Array | None:
+    try:
+        same = form_of(leaf, ("",), 0) == form
+    except UsageError:
+        return None
+    return to_array(leaf, form) if same else None
+
+
+def refuse(leaf: Tree) -> None:
+    """Take no leaf: the taker of those that are cut to blocks."""
+
+
+def taken(leaves: Sequence[Tree], takers: Sequence[tuple[int, Taker]]) -> list[Tree] | None:
+    """Return `leaves` with the arrays that `takers`, by number of the leaf, make; None if one makes none."""
+    arrays = list(leaves)
+    for index, take in takers:
+        array = take(leaves[index])
+        if array is None:
+            return None
+        arrays[index] = array
+    return arrays
 
 
 def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Tree:

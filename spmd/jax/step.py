@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import jax
-import numpy as np
 
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.jax import settings
 from spmd.jax.checking import carried, check, result_leaves
 from spmd.jax.compiled import Compiled
-from spmd.jax.leaves import AbstractLeaf, form_of
+from spmd.jax.leaves import AbstractLeaf, Taker, form_of, taken
 from spmd.jax.op_by_op import as_value, refuse_global_view, refuse_shardings, run_op_by_op
 from spmd.jax.process_view import Axes
 from spmd.jax.programs import Names, Programs
@@ -81,7 +80,7 @@ class JittedFunction:
         self._last: Compiled | None = None
         self._last_generation = 0  # generation of the ranks at the last call
         self._last_types: list[type] = []  # types of the leaves of the last call
-        self._last_others: list[int] = []  # indices of leaves that were not NumPy arrays
+        self._last_takers: list[tuple[int, Taker]] = []  # of leaves that were not NumPy arrays
 
     def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Run the function on this process's arguments. Collective: all processes call it."""
@@ -102,7 +101,7 @@ class JittedFunction:
             except OTHER_STRUCTURE:
                 return self._anew(args, kwargs, static)
             if list(map(type, leaves)) == self._last_types:
-                arrays = last.with_arrays(leaves, self._last_others) if self._last_others else leaves
+                arrays = taken(leaves, self._last_takers) if self._last_takers else leaves
                 try:
                     if arrays is not None:
                         return last.run(arrays)
@@ -135,7 +134,7 @@ class JittedFunction:
             return compiled.call(leaves, arrays)
         self._last, self._last_generation = compiled, world.generation
         self._last_types = list(map(type, leaves))
-        self._last_others = [index for index, kind in enumerate(self._last_types) if kind is not np.ndarray]
+        self._last_takers = compiled.takers(leaves)
         return compiled.run(arrays)
 
     def _op_by_op(self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...]) -> Tree:

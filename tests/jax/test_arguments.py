@@ -59,6 +59,45 @@ def test_tensors_are_taken_by_dlpack(dtype: str, shape: tuple[int, ...]) -> None
             assert results["same"].dtype == expected[0].dtype
 
 
+def leaves_of(seed: int) -> list[Any]:
+    """Scalars and arrays of JAX, whose values differ by the seed."""
+    scalars: list[Any] = [np.float32(seed), np.float64(seed), np.int64(seed), np.uint8(seed), np.bool_(seed % 2)]
+    arrays = [jnp.full(3, seed), jnp.float32(seed), jnp.full((2, 1), seed, jnp.bfloat16), jnp.asarray(seed) * 2]
+    return [*scalars, *arrays, seed, seed / 2, bool(seed % 2), complex(seed, 1), np.float16(seed), np.complex64(seed)]
+
+
+def test_leaves_like_those_of_the_last_call_are_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    step, expected = (jit(lambda leaves: [leaf * 2 for leaf in leaves]) for jit in (spmd.jax.jit, jax.jit))
+    step(leaves_of(2))
+
+    def examined(*_: Any) -> Any:
+        raise AssertionError("a leaf is examined")
+
+    with monkeypatch.context() as patched:
+        for module in ("step", "leaves"):
+            patched.setattr(f"spmd.jax.{module}.form_of", examined)
+        given = step(leaves_of(3))
+    for mine, theirs in zip(given, expected(leaves_of(3)), strict=True):
+        assert mine.dtype == theirs.dtype and np.array_equal(mine, theirs)
+
+
+def test_leaves_of_the_same_types_and_other_forms_are_noticed() -> None:
+    step = spmd.jax.jit(lambda x: x * np.float16(2))
+    for x in (jnp.ones(3), jnp.ones(4), jnp.ones(4, jnp.int32), jnp.ones((4, 1)), jnp.asarray(1), jnp.asarray(1) + 1):
+        result, expected = step(x), x * np.float16(2)
+        assert result.dtype == expected.dtype and np.array_equal(result, expected)
+    assert step(7) == 14
+    with pytest.raises(spmd.UsageError, match=r"x is of type int: .*too large"):
+        step(2**40)
+    with jax.enable_x64(True):
+        assert step(2**10) == 2**11
+    x = jnp.ones(3)
+    step(x)
+    x.delete()
+    with pytest.raises(spmd.UsageError, match="x is a jax array that is deleted"):
+        step(x)
+
+
 def test_a_tensor_elsewhere_is_explained() -> None:
     class Elsewhere(Tensor):
         def __dlpack_device__(self) -> Any:
