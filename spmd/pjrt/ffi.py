@@ -59,8 +59,10 @@ def connect(module: Module) -> list[Call]:
 
     Targets that spmd has itself are its own. Returns the typed calls, to be given to `disconnect` with the program.
     """
-    load_kernels()
     all_calls = [op for op in module.walk() if op.name == "stablehlo.custom_call"]
+    if not all_calls:
+        return []
+    load_kernels()
     for op in all_calls:
         if op["call_target_name"].startswith("lapack_") and not op.operands and not op.results:
             op.attributes = {**op.attributes, "call_target_name": _without_matrix(op["call_target_name"])}
