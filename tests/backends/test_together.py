@@ -71,8 +71,9 @@ PROGRAMS = [
 
 
 def steps(module: spmd.Module) -> list[str]:
-    """The lines of the steps of a program's schedule, but for where values lie, numbers of values and steps, and whether
-    a nest is outlined: the only one of a program is not.
+    """The lines of the steps of a program's schedule, without where values lie, numbers, and whether a nest is outlined.
+
+    The only nest of a program is not.
     """
     lowering = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {}))
     flat = lowering.flatten(module.function("main"))
