@@ -86,6 +86,11 @@ class Communicator(ABC):
         """Return the process's rank in the whole grid."""
         return self.members[self.rank]
 
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Return the world ranks of the other processes of the group."""
+        return self.members[: self.rank] + self.members[self.rank + 1 :]
+
     @abstractmethod
     def group(self, members: Sequence[int]) -> Communicator:
         """Return the group of the world ranks ``members``, in this order. Collective over these ranks; cached.

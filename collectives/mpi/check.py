@@ -145,10 +145,8 @@ class CheckedCommunicator(Communicator):
         return self._plain().allgather_object(value, what)
 
     def agree(self, agreement: Agreement) -> None:
-        own = self.members[self.rank]
-        others = tuple(member for member in self.members if member != own)
         message = _message(b"agreement" + agreement.digest, agreement.what, is_agreement=True)
-        check = self._begin(self.members, message, Waiting(agreement.what, others, settles=True))
+        check = self._begin(self.members, message, Waiting(agreement.what, self.others, settles=True))
         try:
             check.finish()
         except _DifferentAgreements:
@@ -157,18 +155,16 @@ class CheckedCommunicator(Communicator):
 
     def compare_call(self, operation: Operation, where: str) -> None:
         """Compare ``operation``, which all processes of the group are about to call."""
-        own = self.members[self.rank]
-        call = call_of(operation, self.members, self.rank, where)
-        others = tuple(member for member in self.members if member != own)
-        if not others:
+        if self.size == 1:
             return
+        call = call_of(operation, self.members, self.rank, where)
         label = _text(operation, text_of(call, self.members, call.where))
         message = _message(_identity(operation, self.members, self.rank), label)
-        waiting = Waiting(label, others, settles=True, call=call)
+        waiting = Waiting(label, self.others, settles=True, call=call)
         try:
             self._begin(self.members, message, waiting, _FIRST_COMPARE_TAG + 3 * (self._number() % _COMPARED)).finish()
         except MPI.Exception as error:
-            raise fault_of(error, waiting, self.comm, own) from error
+            raise fault_of(error, waiting, self.comm, self.world_rank) from error
 
     def _plain(self) -> PlainCommunicator:
         return self._world.group(self.members)
@@ -205,7 +201,7 @@ class CheckedCommunicator(Communicator):
         members = call.members
         if len(members) <= 1:
             return _Check
-        own, label = self.members[self.rank], _text(operation, text_of(call, members, where))
+        own, label = self.world_rank, _text(operation, text_of(call, members, where))
         message = _message(_identity(operation, members, self.rank), label)
         waiting = Waiting(label, tuple(r for r in members if r != own), call=call)
         return lambda: self._begin(members, message, waiting)

@@ -373,10 +373,9 @@ class MpiCommunicator(Communicator):
     def finish(self, what: str) -> None:
         watcher = self._root.watcher
         if watcher is not None:
-            others = tuple(rank for rank in self._root.members if rank != self.world_rank)
             with watcher.finishing():
                 # On the watcher's communicator: no collective of a program that is still running can match it.
-                self._root.wait_for(watcher.comm.Ibarrier().Test, Waiting(what, others, finished=True))
+                self._root.wait_for(watcher.comm.Ibarrier().Test, Waiting(what, self._root.others, finished=True))
 
     def meeting(self, text: str) -> AbstractContextManager[None]:
         """Return a context for direct MPI calls that are collective over the group; messages name them ``text``."""
@@ -388,7 +387,7 @@ class MpiCommunicator(Communicator):
 
     def _waiting(self, text: str) -> Waiting:
         """Return the `Waiting` for a call that is collective over the group."""
-        return Waiting(text, tuple(r for r in self.members if r != self.world_rank), self.members)
+        return Waiting(text, self.others, self.members)
 
     def label(self, operation: Operation, where: str) -> Waiting:
         """Return the `Waiting` for ``operation``, which the watcher reports to other ranks."""
