@@ -71,7 +71,7 @@ PROGRAMS = [
 
 
 def steps(module: spmd.Module) -> list[str]:
-    """The lines of the steps of a program's schedule, without where values lie, numbers, and whether a nest is outlined.
+    """The lines of the steps of a schedule, without numbers, where values lie, and whether a nest is outlined.
 
     The only nest of a program is not.
     """
