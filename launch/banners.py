@@ -3,6 +3,7 @@
 import re
 
 from launch.rank import Ending
+from launch.streams import Filter
 
 RULE = b"-" * 74
 LONGEST_BANNER = 4096
@@ -24,7 +25,7 @@ _ENDINGS = (
 )
 
 
-class BannerFilter:
+class BannerFilter(Filter):
     """Forwards a byte stream without the banners that report the end of a job.
 
     :attr:`cause` describes the end in one line, once such a banner was seen. Everything else passes unchanged and
@@ -33,18 +34,16 @@ class BannerFilter:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.cause = ""
-        self._pending = b""
         self._at_line_start = True
         self._ends_a_banner = False
 
     @property
     def patience(self) -> float:
-        """Seconds without further bytes after which held bytes are flushed."""
         return BETWEEN_LINES_SECONDS if self._pending.startswith(RULE) else 0.0
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes; return those to forward now."""
         if self._ends_a_banner and data:
             data = data.removeprefix(b"\n")
             self._ends_a_banner = False
@@ -69,7 +68,6 @@ class BannerFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return all held bytes, because no more arrived to complete them."""
         return self._pass(len(self._pending))
 
     def _pass(self, count: int) -> bytes:

@@ -6,6 +6,8 @@ shells that exit before it has registered them, and of ranks that are lost while
 
 import re
 
+from launch.streams import Filter
+
 _CLOSED = re.compile(rb"\[([^\]:\n]*):\d+\] \*\*\* An error occurred in Socket closed\n")
 _REPORTED = re.compile(rb"\[[^\]:\n]*:\d+\] \*\*\* reported by process \[\d+,(\d+)\]")
 _FOLLOWING = re.compile(rb"\[[^\]:\n]*:\d+\] \*\*\* ")
@@ -15,24 +17,20 @@ _WARNING = re.compile(
 )
 
 
-class ConnectionFilter:
-    """Forwards a byte stream without such lines. A line that begins like one is held until it is complete.
+class ConnectionFilter(Filter):
+    """Forwards a byte stream without such lines.
 
     :attr:`cause` names, in one line, the rank that first found a connection closed, for when nothing else is known.
     """
 
-    #: Seconds without further bytes after which held bytes are flushed.
-    patience = 0.0
-
     def __init__(self) -> None:
+        super().__init__()
         self.cause = ""
         self._host = ""
-        self._pending = b""
         self._at_line_start = True
         self._closed = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes; return those to forward now."""
         passed = b""
         for line in (self._pending + data).splitlines(keepends=True):
             if self._at_line_start and line.startswith(b"[") and not line.endswith(b"\n"):
@@ -45,11 +43,9 @@ class ConnectionFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return all held bytes, because no more arrived to complete them."""
-        passed, self._pending = self._pending, b""
-        if passed:
+        if self._pending:
             self._at_line_start = False
-        return passed
+        return super().flush()
 
     def _is_of_connections(self, line: bytes) -> bool:
         if closed := _CLOSED.match(line):

@@ -3,6 +3,8 @@
 They name ranks that were ended as well as the one that failed; the records of launch.rank are exact.
 """
 
+from launch.streams import Filter
+
 _RULE = b"=" * 83 + b"\n"
 _TITLE = b"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"
 _AFTERWARDS = (
@@ -12,19 +14,15 @@ _AFTERWARDS = (
 )
 
 
-class HydraBannerFilter:
-    """Forwards a byte stream without Hydra's banners. What may begin one is held until it is complete."""
-
-    #: Seconds without further bytes after which held bytes are flushed.
-    patience = 0.0
+class HydraBannerFilter(Filter):
+    """Forwards a byte stream without Hydra's banners. An empty line and a rule may begin one."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._line = b""  # the last line, while it is incomplete
-        self._pending = b""  # an empty line and a rule, which may begin a banner
         self._in_banner = self._was_banner = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes; return those to forward now."""
         *lines, self._line = (self._line + data).split(b"\n")
         passed = b"".join([self._complete(line + b"\n") for line in lines])
         if not (self._in_banner or self._may_belong(self._line)):
@@ -32,9 +30,8 @@ class HydraBannerFilter:
         return passed
 
     def flush(self) -> bytes:
-        """Return all held bytes, because no more arrived to complete them."""
-        passed, self._pending, self._line = self._pending + self._line, b"", b""
-        return passed
+        line, self._line = self._line, b""
+        return super().flush() + line
 
     def _complete(self, line: bytes) -> bytes:
         if self._in_banner:

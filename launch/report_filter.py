@@ -3,23 +3,20 @@
 from pathlib import Path
 
 from collectives.failure import REPORT_BEGINS, REPORT_ENDS
+from launch.streams import Filter
 from spmd.runtime import silence
 
 _BEGINS, _ENDS = REPORT_BEGINS.encode(), REPORT_ENDS.encode()
 
 
-class ReportFilter:
+class ReportFilter(Filter):
     """Forwards a byte stream, and writes the reports in it to the folder of reports."""
 
-    #: Seconds without further bytes after which held bytes are flushed.
-    patience = 0.0
-
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
-        self._pending = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes; return those to forward now."""
         self._pending += data
         passed = b""
         while (start := self._pending.find(_BEGINS)) >= 0:
@@ -38,10 +35,7 @@ class ReportFilter:
 
     def flush(self) -> bytes:
         """Return held bytes that are not part of a report; an incomplete report stays held."""
-        if self._pending.startswith(_BEGINS):
-            return b""
-        passed, self._pending = self._pending, b""
-        return passed
+        return b"" if self._pending.startswith(_BEGINS) else super().flush()
 
     def close(self) -> None:
         """Write a report that is still incomplete at the end of the stream."""

@@ -10,8 +10,9 @@ import select
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol, TextIO
+from typing import TextIO
 
 #: Seconds for which a process that outlives the job may hold its stream open without writing.
 PATIENCE_SECONDS = 5.0
@@ -19,15 +20,25 @@ QUIET_SECONDS = 0.2
 _AT_ONCE = 65536
 
 
-class Filter(Protocol):
-    """Removes banners from a byte stream."""
+class Filter(ABC):
+    """Forwards a byte stream without some parts. What may begin one is held until it is complete."""
+
+    def __init__(self) -> None:
+        self._pending = b""
 
     @property
-    def patience(self) -> float: ...
+    def patience(self) -> float:
+        """Seconds without further bytes after which held bytes are flushed."""
+        return 0.0
 
-    def feed(self, data: bytes) -> bytes: ...
+    @abstractmethod
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes; return those to forward now."""
 
-    def flush(self) -> bytes: ...
+    def flush(self) -> bytes:
+        """Return all held bytes, because no more arrived to complete them."""
+        passed, self._pending = self._pending, b""
+        return passed
 
 
 def _has_come(pipe: int, seconds: float) -> bool:
