@@ -65,7 +65,7 @@ def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: st
     if fault in ("kill", "leave") and _hydra:
         pytest.skip("Hydra may wait for ever for a host whose last rank has gone")
     case = FailureCase(fault, collective, ranks=4, victim=3)
-    ended = ClusterJob(lasting, case.command(), **case.variables()).finish()
+    ended = ClusterJob(lasting, case.command()).finish()
     assert ended.status != 0 and ended.faults == [], ended.screen
     # Those that are connected to a rank that goes may miss it before the launcher hears of it, and end the job.
     missed = fault in ("kill", "leave") and "lost its connection to another rank" in ended.screen
