@@ -36,7 +36,7 @@ PERMUTE_TAG = 0
 
 def blocking(comm: MPI.Intracomm, operation: Operation) -> Transfer:
     """Return the steps of ``operation`` among the ranks of ``comm``, if it blocks."""
-    if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
+    if isinstance(operation, ReducingOperation) and operation.is_exchanged:
         return folded(comm, operation)
     return _called(comm, operation)
 

@@ -20,12 +20,12 @@ from collectives.arrays import Array
 from collectives.element_types import element
 from collectives.mpi import large
 from collectives.mpi.transfer import Transfer
-from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter
+from collectives.operations import CollectiveReduce, ReduceScatter, ReducingOperation
 
 _SMALL = 1 << 15  # bytes: the largest all-gathered result; beyond it operands are exchanged in slices
 
 
-def folded(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce) -> Transfer:
+def folded(comm: MPI.Intracomm, operation: ReducingOperation) -> Transfer:
     """Return the steps of a blocking reduction that MPI must not reorder."""
     match operation:
         case ReduceScatter():
@@ -47,7 +47,7 @@ def folded(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | Collectiv
     return Transfer(layout.contiguous, lambda out: out, post, in_place=post)
 
 
-def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
+def _in_pieces(comm: MPI.Intracomm, operation: ReducingOperation) -> Callable[[Array], Array]:
     """Split an operand whose counts and displacements exceed MPI's integers; the reduction is elementwise."""
     parts = large.slices(prod(operation.shape))
     pieces = [_by_parts(comm, replace(operation, shape=(part.stop - part.start,))) for part in parts]
@@ -61,7 +61,7 @@ def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> 
     return steps
 
 
-def _gathered(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
+def _gathered(comm: MPI.Intracomm, operation: ReducingOperation) -> Callable[[Array], Array]:
     stacked, dtype, plain = (comm.size, *operation.shape), operation.dtype, layout.wire_dtype(operation.dtype)
 
     def steps(array: Array) -> Array:
@@ -72,7 +72,7 @@ def _gathered(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> C
     return steps
 
 
-def _by_parts(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
+def _by_parts(comm: MPI.Intracomm, operation: ReducingOperation) -> Callable[[Array], Array]:
     n, rank, dtype, plain = comm.size, comm.rank, operation.dtype, layout.wire_dtype(operation.dtype)
     count = prod(operation.shape)
     ends = [count * i // n for i in range(n + 1)]
