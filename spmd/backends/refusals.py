@@ -8,10 +8,15 @@ from typing import NoReturn
 
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.compiler.schedule.fusibility import is_plain
+from spmd.compiler.schedule.fusion import fuse
+from spmd.compiler.schedule.schedule import NativeRegion, plan_region
+from spmd.compiler.schedule.target import Target
 from spmd.errors import CompileError, Diagnostic, NativeCodeError
 from spmd.ir import Block, Op, Value
 from spmd.types import TensorType, TupleType, Type
 
+#: The constraint of an object file.
+NATIVE_ONLY = "an object file contains native code only"
 #: Most further ops named in an error of native code.
 _MOST_NAMED = 7
 
@@ -33,9 +38,23 @@ def _unlike_c(type: Type) -> str:
     return f"a tuple, {type}" if isinstance(type, TupleType) else f"no array, {type}"
 
 
-def refuse(op: Op, alone: str = "an object file contains native code only") -> NoReturn:
+def refuse(op: Op, alone: str = NATIVE_ONLY) -> NoReturn:
     """Raise CompileError that says why `op` cannot be compiled; `alone` is the constraint of the output."""
     raise CompileError(Diagnostic(op.location, f"{_why_not_native(op)}; {alone}", op.name))
+
+
+def whole_region(block: Block, target: Target, alone: str = NATIVE_ONLY) -> NativeRegion:
+    """Return `block`, an entry function after all passes, as one region for `target`; CompileError if that cannot be.
+
+    `alone` is the constraint of the output that an error names.
+    """
+    inputs, outputs = list(block.arguments), list(block.terminator.operands)
+    check_types(inputs, outputs, block)
+    units = fuse(block, outputs)
+    for unit in units:
+        if not unit.fused and not target.supports(unit.outputs[0]):
+            refuse(unit.outputs[0], alone)
+    return plan_region(units, inputs, outputs, target)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from spmd.comparison.correspondence import corresponding
 from spmd.comparison.distance import Distance
 from spmd.comparison.observation import Observation, Observed, parting
 from spmd.comparison.sides import Side, is_observable
+from spmd.dialects.core import Trait, has_trait
 from spmd.errors import SpmdError
 from spmd.ir import Op, Value, captured_values
 from spmd.support.arrays import Array
@@ -133,7 +134,7 @@ class Search:
         self, left: Side, right: Side, inputs: tuple[Sequence[Array], Sequence[Array]], op: Op, other: Op, process: int
     ) -> Difference | None:
         """Return the first difference inside control flow whose operands agree; None if it cannot be observed."""
-        if op.name != other.name or op.name not in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
+        if op.name != other.name or not has_trait(op, Trait.RUNS_REGIONS):
             return None
         captured = captured_values(op), captured_values(other)
         if not all(map(is_observable, (*op.operands, *captured[0], *captured[1]))):
@@ -143,7 +144,7 @@ class Search:
             beside = right.run(inputs[1], captured[1]) if captured[1] else []
             operands, around = given[: len(op.operands)], given[len(op.operands) :]
             sides = left, right, op, other, captured
-            if op.name == "stablehlo.while":
+            if has_trait(op, Trait.LOOP):
                 return self._in_loop(*sides, operands, around, beside)
             number = _branch(op, int(operands[0][process % len(operands[0])]))
             return self.within(*_bodies(*sides, number), [*around], beside=[*beside])

@@ -45,7 +45,7 @@ IF = define(
     operands=[operand("pred", type_sets.PREDICATE)],
     results=[result("results", type_sets.VALUE, variadic=True)],
     regions=[region("true_branch"), region("false_branch")],
-    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
+    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS, Trait.BRANCH],
 )
 
 _check_branches(IF, ("C1", "C2", "C3"))
@@ -55,7 +55,7 @@ CASE = define(
     operands=[operand("index", type_sets.tensor_of_types(I32))],
     results=[result("results", type_sets.VALUE, variadic=True)],
     regions=[region("branches", variadic=True)],
-    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
+    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS, Trait.BRANCH],
 )
 
 CASE.constraint("C1", "0 < size(branches)")(lambda op: at_least(len(op.regions), 1))
@@ -67,7 +67,7 @@ WHILE = define(
     results=[result("results", type_sets.VALUE_OR_BUFFER, variadic=True)],
     regions=[region("cond"), region("body")],
     assembly="custom<While>",
-    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
+    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS, Trait.LOOP],
 )
 
 
@@ -101,7 +101,7 @@ OPTIMIZATION_BARRIER = define(
     operands=[operand("operand", type_sets.TENSOR_OR_TOKEN, variadic=True)],
     results=[result("result", type_sets.TENSOR_OR_TOKEN, variadic=True)],
     assembly="attr-dict ($operand^ `:` custom<PairwiseOpType>(type($operand), type($result))):(`(` `)`)?",
-    traits=[Trait.PURE],
+    traits=[Trait.PURE, Trait.VIEW],
 )
 
 OPTIMIZATION_BARRIER.constraint("C1", "type(operand...) = type(result...)", on_results=True)(

@@ -89,6 +89,10 @@ class Trait(Enum):
     TERMINATOR = auto()  #: ends its block
     ISOLATED = auto()  #: its regions capture no outer values
     RUNS_REGIONS = auto()  #: its regions are executed as they are (while, case), not applied to elements (reduce)
+    LOOP = auto()  #: runs its regions repeatedly, on the results of the time before
+    BRANCH = auto()  #: runs one of its regions
+    VIEW = auto()  #: results have the memory of the operands, unchanged
+    MOVES = auto()  #: each element of the result is one of the operand
     SAME_TYPE = auto()  #: operands and results are all of compatible types
     READS_CONTEXT = auto()  #: constraints depend on more than types, attributes and signatures of regions
 

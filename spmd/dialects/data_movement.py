@@ -68,6 +68,7 @@ BROADCAST = define_unary(
     "$operand `,` `sizes` `=` $broadcast_sizes " + TYPED,
     attribute("broadcast_sizes", kinds.I64_ARRAY),
     results=type_sets.TENSOR_OR_PER_AXIS,
+    traits=[Trait.MOVES],
 )
 
 BROADCAST.constraint("", "0 <= broadcast_sizes")(lambda op: non_negative(op["broadcast_sizes"]))
@@ -86,6 +87,7 @@ BROADCAST_IN_DIM = define_unary(
     attribute("broadcast_dimensions", kinds.I64_ARRAY),
     types=type_sets.TENSOR_OR_PER_AXIS,
     results=type_sets.STATIC_OR_BOUNDED,
+    traits=[Trait.MOVES],
 )
 
 
@@ -228,7 +230,11 @@ def _(op: Op) -> list[Type]:
 
 
 RESHAPE = define_unary(
-    "stablehlo.reshape", "operands " + TYPED, types=type_sets.TENSOR_OR_PER_AXIS, results=type_sets.STATIC_OR_BOUNDED
+    "stablehlo.reshape",
+    "operands " + TYPED,
+    types=type_sets.TENSOR_OR_PER_AXIS,
+    results=type_sets.STATIC_OR_BOUNDED,
+    traits=[Trait.MOVES, Trait.VIEW],
 )
 
 
@@ -251,6 +257,7 @@ REVERSE = define_unary(
     "stablehlo.reverse",
     "$operand `,` `dims` `=` $dimensions " + one_type("operand", "result"),
     attribute("dimensions", kinds.I64_ARRAY),
+    traits=[Trait.MOVES],
 )
 
 REVERSE.constraint("C2", "is_unique(dimensions)")(lambda op: unique(op["dimensions"]))
@@ -269,7 +276,7 @@ SLICE = define(
     ],
     results=[result("result")],
     assembly="$operand custom<SliceRanges>($start_indices, $limit_indices, $strides) " + TYPED,
-    traits=[Trait.PURE],
+    traits=[Trait.PURE, Trait.MOVES],
 )
 
 
@@ -307,6 +314,7 @@ TRANSPOSE = define_unary(
     "$operand `,` `dims` `=` $permutation " + TYPED,
     attribute("permutation", kinds.I64_ARRAY),
     types=type_sets.TENSOR_OR_PER_AXIS,
+    traits=[Trait.MOVES],
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.kinds import AttributeKind
@@ -33,6 +35,7 @@ def define_unary(
     *attributes: AttributeDef,
     types: TypeSet = type_sets.TENSOR,
     results: TypeSet | None = None,
+    traits: Collection[Trait] = (),
 ) -> OpDef:
     """Declare pure op `name` with one `operand`, of `types`, and one `result`, of `results` or else of `types`."""
     return define(
@@ -41,7 +44,7 @@ def define_unary(
         attributes=attributes,
         results=[result("result", results or types)],
         assembly=assembly,
-        traits=[Trait.PURE],
+        traits=[Trait.PURE, *traits],
     )
 
 

@@ -15,10 +15,10 @@ from spmd.backends.c.source import ALONE, RegionSource
 from spmd.backends.c_header import parameters
 from spmd.backends.c_targets import can_be_linked
 from spmd.backends.native import CompiledRegion, FunctionSource, LoadedRegion, MakeCallback, ObjectFile, SourceBackend
-from spmd.backends.refusals import check_types, refuse
-from spmd.compiler.schedule.fusion import VIEWS, fuse
-from spmd.compiler.schedule.schedule import NativeRegion, plan_region
+from spmd.backends.refusals import whole_region
+from spmd.compiler.schedule.schedule import NativeRegion
 from spmd.compiler.schedule.target import LibraryPlan
+from spmd.dialects.core import Trait, has_trait
 from spmd.errors import UsageError
 from spmd.ir import Block, Op, Value
 from spmd.support.arrays import Array, DType, Results
@@ -41,7 +41,7 @@ class CTarget:
     is_linked: bool = False
 
     def supports(self, op: Op) -> bool:
-        return op.name in VIEWS or (self.is_linked and can_be_linked(op))
+        return has_trait(op, Trait.VIEW) or (self.is_linked and can_be_linked(op))
 
     def plan(self, op: Op, image_bytes: int | None) -> LibraryPlan:
         return LibraryPlan()
@@ -86,13 +86,13 @@ class CBackend:
         return LoadedRegion(_call(code, _library(code.source)), False, (), True)
 
     def source(self, block: Block, name: str) -> FunctionSource:
-        source = RegionSource(_whole(block), name)
+        source = RegionSource(whole_region(block, CTarget(is_linked=True), ALONE), name)
         return FunctionSource(source.text, source.scratch)
 
     def object_file(self, block: Block, name: str, processor: str | None) -> ObjectFile:
         if processor not in (None, HOST):
             raise UsageError(f"cannot compile C for {processor} here: emit C and compile it there")
-        source = RegionSource(_whole(block), name)
+        source = RegionSource(whole_region(block, CTarget(is_linked=True), ALONE), name)
         return ObjectFile(compiled(_text(source), "-c"), source.scratch, (), version(), tuple(source.c_targets))
 
     def made_by(self, processor: Processor) -> str:
@@ -107,17 +107,6 @@ def _text(source: RegionSource) -> str:
     region = source.region
     arguments = [(value.tensor, None) for value in region.inputs]
     return source.text(parameters(arguments, [value.tensor for value in region.outputs]))
-
-
-def _whole(block: Block) -> NativeRegion:
-    """Return `block` as one region; CompileError for ops that are no loop nests."""
-    inputs, outputs = list(block.arguments), list(block.terminator.operands)
-    check_types(inputs, outputs, block)
-    target, units = CTarget(is_linked=True), fuse(block, outputs)
-    for unit in units:
-        if not unit.fused and not target.supports(unit.outputs[0]):
-            refuse(unit.outputs[0], ALONE)
-    return plan_region(units, inputs, outputs, target)
 
 
 @cache

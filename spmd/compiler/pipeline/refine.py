@@ -65,13 +65,13 @@ class _Refiner:
     def _regions(self, op: Op, operands: Sequence[Value]) -> None:
         for region in op.regions:
             for block in region.blocks:
-                if op.name == "stablehlo.while":
+                if has_trait(op, Trait.LOOP):
                     for argument, operand in zip(block.arguments, operands, strict=True):
                         argument.type = operand.type
                 self.ops(block.ops)
 
     def _inferred(self, op: Op, operands: Sequence[Value]) -> Op:
-        if op.name == "stablehlo.while":
+        if has_trait(op, Trait.LOOP):
             carried = [value.type for value in operands]
             returned = op.regions[1].block.terminator.operand_types
             if carried != returned:

@@ -13,7 +13,7 @@ from spmd.compiler.schedule.buffers import Buffer, BufferAssignment, Home, PlanF
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.conv_input_fusion import fused_images
 from spmd.compiler.schedule.costs import cost_of_unit
-from spmd.compiler.schedule.fusion import VIEWS, Unit
+from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.in_place import (
     BlockUses,
     early_placements,
@@ -37,10 +37,9 @@ from spmd.compiler.schedule.steps import (
 )
 from spmd.compiler.schedule.tasks import plan_tasks
 from spmd.compiler.schedule.units import nests_of
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Op, Value, captured_values
 
-WHILE = "stablehlo.while"
-_BRANCHES = ("stablehlo.if", "stablehlo.case")
 #: Largest loop-carried value, in bytes, that is copied back after each iteration; larger ones swap pointers.
 _COPIED = 4096
 
@@ -129,13 +128,13 @@ def _step(memory: BufferAssignment, unit: Unit, frame: PlanFrame) -> Step:
     if not memory.target.supports(op):
         _allocate_results(memory, op, frame)
         return CallbackStep([unit])
-    if op.name in VIEWS:
+    if unit.is_view:
         for operand, result in zip(op.operands, op.results, strict=True):
             memory.assign(result, memory.of(operand))
         return ViewStep([unit])
-    if op.name == WHILE:
+    if has_trait(op, Trait.LOOP):
         return _LoopPlanner(memory, op, frame).plan(unit)
-    if op.name in _BRANCHES:
+    if has_trait(op, Trait.BRANCH):
         return _branches(memory, unit, frame)
     images = memory.images.get(op)
     plan = memory.target.plan(op, images.nbytes if images else None)

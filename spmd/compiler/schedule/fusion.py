@@ -29,7 +29,7 @@ from spmd.compiler.schedule.recompute_cost import LIGHT, recompute_costs
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.compiler.schedule.updates import is_update, reads_itself, update_shape, updated
-from spmd.dialects.core import is_pure
+from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.dialects.scatters import SCATTER
 from spmd.ir import Block, Op, Value, captured_values
 
@@ -38,7 +38,6 @@ CHEAP = 6
 #: Most ops fused into one unit.
 LARGEST = 160
 #: Ops whose result aliases the operand.
-VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
 
 
 @dataclass(eq=False, slots=True)
@@ -76,7 +75,7 @@ class Unit:
     @property
     def is_view(self) -> bool:
         """Whether the results alias the operands."""
-        return not self.fused and self.outputs[0].name in VIEWS
+        return not self.fused and has_trait(self.outputs[0], Trait.VIEW)
 
     @property
     def is_open(self) -> bool:
@@ -174,7 +173,7 @@ class _Fusion:
                 unit.inlined[op] = None
                 self._read_operands(op, unit, paths)
             return
-        if op.name in VIEWS:
+        if has_trait(op, Trait.VIEW):
             self._add_single_op(op, position)
             return
         separate = is_update(op) or is_split_concatenate(op)

@@ -7,15 +7,14 @@ from math import prod
 
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.buffers import SLOT, Buffer, BufferAssignment, PlanFrame, nbytes
-from spmd.compiler.schedule.fusion import VIEWS, Unit
+from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Load, Nest
 from spmd.compiler.schedule.steps import Initial
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Op, Value, captured_values
 from spmd.ir.attributes import is_splat
-
-_WHILE = "stablehlo.while"
 
 
 class BlockUses:
@@ -30,7 +29,7 @@ class BlockUses:
         for index, unit in enumerate(units):
             for op in unit.outputs:
                 self.makers.update(dict.fromkeys(op.results, index))
-                if not unit.fused and (op.name in VIEWS or op.name == _WHILE):
+                if unit.is_view or has_trait(op, Trait.LOOP):
                     for operand in op.operands:
                         self._views.setdefault(operand, []).append(unit)
 
@@ -63,7 +62,7 @@ def _carries(unit: Unit, old: Value, new: Value) -> bool:
     `old`.
     """
     op = unit.outputs[0]
-    if unit.fused or op.name != _WHILE or new not in op.results:
+    if not has_trait(op, Trait.LOOP) or new not in op.results:
         return False
     alone = op.operands.count(old) == 1 and old not in captured_values(op)
     return alone and op.operands[op.results.index(new)] is old
@@ -118,7 +117,7 @@ def early_placements(
                 known = old in placed or old in early
                 if maker is None or known or block.last_read[old] != index or old.type != new.type:
                     continue
-                if not _is_view(block.units[maker]) and may_overwrite(block, old, new):
+                if not block.units[maker].is_view and may_overwrite(block, old, new):
                     early[old] = place
                     break
     return early
@@ -128,13 +127,9 @@ def _read_by(unit: Unit, new: Value) -> list[Value]:
     """Return the operands of `unit` that `new` may overwrite."""
     op = unit.outputs[0]
     if not unit.fused or unit.is_update:
-        carries = unit.is_update or op.name == _WHILE
+        carries = unit.is_update or has_trait(op, Trait.LOOP)
         return [op.operands[op.results.index(new)]] if carries else []
     return list(dict.fromkeys(load.value for nest in nests_of(unit) for load in nest.loads()))
-
-
-def _is_view(unit: Unit) -> bool:
-    return not unit.fused and unit.outputs[0].name in VIEWS
 
 
 def overwritten(

@@ -15,7 +15,7 @@ from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.arena import Placement
 from spmd.compiler.schedule.block_planner import plan_results, without_images
 from spmd.compiler.schedule.buffers import Buffer, BufferAssignment, Home, nbytes
-from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.in_place import overwritten
 from spmd.compiler.schedule.steps import BlockSchedule, KernelCall, Step, ViewStep
 from spmd.compiler.schedule.target import Target
@@ -115,7 +115,7 @@ class _Splitter:
     def entries(self, *, split_steps: bool) -> Iterator[NativeRegion | KernelCall]:
         for native, group in groupby(self.units, lambda unit: unit.fused or self.target.supports(unit.outputs[0])):
             run = list(group)
-            views = run if not native or all(map(_is_view, run)) else _first_views(run)
+            views = run if not native or all(unit.is_view for unit in run) else _first_views(run)
             for unit in views:
                 self.python_ops += unit.ops
                 yield KernelCall([unit])
@@ -184,17 +184,13 @@ def _is_constant(value: Value) -> bool:
     return constant_array(value.defining_op) is not None
 
 
-def _is_view(unit: Unit) -> bool:
-    return not unit.fused and unit.outputs[0].name in VIEWS
-
-
 def _first_views(units: Sequence[Unit]) -> list[Unit]:
     """Return the views of values from outside, which need no copy outside of native code."""
     defined: set[Value] = set()
     views: list[Unit] = []
     for unit in units:
         (first, *_) = unit.outputs
-        if _is_view(unit) and not any(operand in defined for operand in first.operands):
+        if unit.is_view and not any(operand in defined for operand in first.operands):
             views.append(unit)
             continue
         defined.update(value for op in unit.outputs for value in op.results)

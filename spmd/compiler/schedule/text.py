@@ -43,6 +43,7 @@ from spmd.compiler.schedule.steps import (
 )
 from spmd.compiler.schedule.tasks import Cut, FoldCut
 from spmd.compiler.schedule.watching import name_of
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op, Value
 
 _KINDS: dict[type[Step], str] = {
@@ -117,7 +118,7 @@ class _Printer:
             yield f"{indent}block {number} -> {self.list(block.results)}"
             for each in block.steps:
                 yield from self.step(each, region, indent + "  ")
-        if isinstance(step, KernelCall) and step.op.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
+        if isinstance(step, KernelCall) and has_trait(step.op, Trait.RUNS_REGIONS):
             for number, region_of_op in enumerate(step.op.regions):
                 inner = region_of_op.block
                 yield f"{indent}block {number} -> {self.list(inner.terminator.operands)}"

@@ -19,12 +19,10 @@ from spmd.compiler.stack.collective import StackSettings
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt, refuse
 from spmd.compiler.stack.mailboxes import RECV, SEND, Mailboxes
 from spmd.compiler.stack.placing import inverse, take_rows
-from spmd.dialects.core import is_pure
+from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.errors import CollectiveError, CompileError, Diagnostic, SpmdError
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import FutureType, Type
-
-_BRANCHES, _LOOP = ("stablehlo.if", "stablehlo.case"), "stablehlo.while"
 
 
 @dataclass
@@ -110,11 +108,12 @@ class Lockstep:
 
     def _meet(self, cursors: Sequence[_Cursor]) -> None:
         names = {cursor.op.name for cursor in cursors}
-        if len(names) == 1 and cursors[0].op.name in _BRANCHES:
+        first = cursors[0].op
+        if len(names) == 1 and has_trait(first, Trait.BRANCH):
             self._branch(cursors)
-        elif names == {_LOOP}:
+        elif len(names) == 1 and has_trait(first, Trait.LOOP):
             self._loop(cursors)
-        elif any(cursor.op.regions and cursor.op.name in (*_BRANCHES, _LOOP) for cursor in cursors):
+        elif any(has_trait(cursor.op, Trait.RUNS_REGIONS) for cursor in cursors):
             raise _mismatch(cursors, "different programs communicate in different control flow")
         else:
             self._collective(cursors)
@@ -210,7 +209,7 @@ class Lockstep:
                     break
             stacked, shared = needed, regrouped
         regions = [Region([condition]), Region([body])]
-        loop = self.whole.op(_LOOP, [init[index] for index in distinct], types, regions=regions)
+        loop = self.whole.op("stablehlo.while", [init[index] for index in distinct], types, regions=regions)
         results = dict(zip(distinct, loop.results, strict=True))
         carried = (StackedValue(results[index], up) for index, up in zip(shared, stacked, strict=True))
         self._hand_out(cursors, trees, carried)
@@ -358,7 +357,7 @@ def _closure(number: int, needed: Mapping[int, frozenset[int]]) -> frozenset[int
 
 
 def _are_at_one_collective(cursors: Sequence[_Cursor]) -> bool:
-    if any(cursor.op.name in (*_BRANCHES, _LOOP) for cursor in cursors):
+    if any(has_trait(cursor.op, Trait.RUNS_REGIONS) for cursor in cursors):
         return False
     first = _described(cursors[0])
     return all(_described(cursor) == first for cursor in cursors[1:])
@@ -399,7 +398,7 @@ def _ended_error(cursors: Sequence[_Cursor], needed: Mapping[int, frozenset[int]
         if number in ended
     )
     first, other = active.part.row_ranks[0], there.part.row_ranks[0]
-    if active.op.name in (*_BRANCHES, _LOOP):
+    if has_trait(active.op, Trait.RUNS_REGIONS):
         return refuse(active.op, f"it communicates with process {other}, whose program has ended, if it does at all")
     text = f"process {first} waits here for process {other}, whose program has ended"
     return CollectiveError(Diagnostic(active.op.location, text, active.op.name))

@@ -11,16 +11,15 @@ from math import prod
 
 from spmd.analysis.process_rows import ROWS, UNSEEN, ProcessRows
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Op, Value
 from spmd.ir.attributes import UNIT
 from spmd.types import TensorType
 
-_CONTROL_FLOW = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
-
 
 def mark_rows(stacker: Stacker, op: Op, start: int, results: Sequence[Tree]) -> Sequence[Tree]:
     """Annotate the ops from number `start` on, emitted for `op`; return its results with inactive rows masked."""
-    if op.name in _CONTROL_FLOW:
+    if has_trait(op, Trait.RUNS_REGIONS):
         return results
     if stacker.mask is not None:
         for inner in (inner for each in stacker.ops[start:] for inner in each.walk()):

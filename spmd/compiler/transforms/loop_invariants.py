@@ -11,13 +11,10 @@ from collections.abc import Container, Iterable, Sequence
 from spmd.compiler.schedule.fusibility import cost_of, is_fusible
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.transforms.simplify import remove_dead
-from spmd.dialects.core import is_pure
+from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.ir import Block, Op, Value, captured_values, copy_op
 from spmd.types import TensorType
 
-WHILE = "stablehlo.while"
-#: Control flow ops.
-_CONTROL = (WHILE, "stablehlo.if", "stablehlo.case")
 #: Least operations per element to hoist, and largest value in bytes that is hoisted whatever its operands.
 _EXPENSIVE, _SMALL = 16, 1 << 20
 
@@ -29,7 +26,7 @@ def hoist_invariants(block: Block) -> None:
         for region in op.regions:
             for inner in region.blocks:
                 hoist_invariants(inner)
-        if op.name == WHILE:
+        if has_trait(op, Trait.LOOP):
             ops += _hoisted(op)
         ops.append(op)
     block.ops = ops
@@ -74,7 +71,7 @@ def _invariant_ops(body: Block, outside: Iterable[Value]) -> set[Op]:
     invariant: set[Op] = set()
     inside = {value for op in body.ops for value in op.results} | set(body.arguments) - set(outside)
     for op in body.ops[:-1]:
-        if op.name not in _CONTROL and is_pure(op) and not any(value in inside for value in _read(op)):
+        if not has_trait(op, Trait.RUNS_REGIONS) and is_pure(op) and not any(value in inside for value in _read(op)):
             invariant.add(op)
             inside.difference_update(op.results)
     return invariant

@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 from spmd.analysis.constants import CONSTANT, MOVES, constant_array
-from spmd.dialects.core import is_pure
+from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Value, captured_values
 from spmd.ir.attributes import DenseAttr, DictAttr, is_splat
@@ -135,7 +135,7 @@ def _static_branch(op: Op) -> Block | None:
     Programs for several platforms have such branches, and those of other platforms need not compile here. An index out
     of range selects the last branch (StableHLO's specification, case).
     """
-    if op.name not in ("stablehlo.if", "stablehlo.case"):
+    if not has_trait(op, Trait.BRANCH):
         return None
     chosen = constant_array(op.operands[0].defining_op)
     if chosen is None:

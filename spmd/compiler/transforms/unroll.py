@@ -7,7 +7,7 @@ the counter is folded. JAX's random bits are such a loop of five iterations.
 from __future__ import annotations
 
 from spmd.analysis.loops import trip_count
-from spmd.dialects.core import is_pure
+from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.ir import Block, Op, Value, copy_op
 
 #: Most ops of an unrolled loop.
@@ -46,7 +46,7 @@ def _append_iterations(op: Op, steps: int, ops: list[Op]) -> list[Value]:
 
 def _steps(op: Op) -> int | None:
     """Return the trip count of the loop `op` if it is known, and it is pure and short; else None."""
-    if op.name != "stablehlo.while":
+    if not has_trait(op, Trait.LOOP):
         return None
     body = op.regions[1].block
     if not all(is_pure(inner) for region in op.regions for inner in region.block.ops[:-1]):

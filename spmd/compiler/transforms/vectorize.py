@@ -18,18 +18,13 @@ from spmd.backends.kernels import Kernel, Program
 from spmd.compiler.pipeline.block_compiler import BlockCompiler
 from spmd.compiler.plan.emit import emit
 from spmd.compiler.plan.steps import Plan, PlanStep
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Op, captured_values
 from spmd.support.arrays import Array, DType
 from spmd.types import TensorType
 
 #: Most elements per stacked program.
 _AT_ONCE = 1 << 16
-
-#: Ops that are the identity on a scalar.
-_SCALAR_IDENTITY = frozenset(
-    {"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.transpose",
-     "stablehlo.reverse", "stablehlo.optimization_barrier", "stablehlo.slice", "stablehlo.copy"}
-)  # fmt: skip
 
 
 def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
@@ -53,9 +48,10 @@ def _fill(lowering: BlockCompiler, plan: Plan, ops: list[Op]) -> None:
 
 
 def _kernel(lowering: BlockCompiler, op: Op) -> Kernel:
-    if op.name in _SCALAR_IDENTITY and len(op.operands) == 1 and _all_scalars(op):
+    is_identity = has_trait(op, Trait.MOVES) or has_trait(op, Trait.VIEW)  # on scalars
+    if is_identity and len(op.operands) == 1 and _all_scalars(op):
         return Kernel(lambda value: value, aliases=(0,), pointwise=True)
-    if op.name in ("stablehlo.if", "stablehlo.case") and _all_scalars(op):
+    if has_trait(op, Trait.BRANCH) and _all_scalars(op):
         return _selection(lowering, op)
     return lowering.kernel(op)
 

@@ -13,9 +13,7 @@ from spmd.backends.llvm.jit.jit import compile_module
 from spmd.backends.llvm.matmul.blas import linked
 from spmd.backends.llvm.target import LlvmTarget
 from spmd.backends.native import ObjectFile
-from spmd.backends.refusals import check_types, naming, refuse
-from spmd.compiler.schedule.fusion import fuse
-from spmd.compiler.schedule.schedule import plan_region
+from spmd.backends.refusals import naming, refuse, whole_region
 from spmd.ir import Block
 from spmd.support.processor import Processor
 
@@ -29,19 +27,13 @@ def object_file(block: Block, name: str, processor: Processor) -> ObjectFile:
     AMX tiles are not used, since the linking program may not have requested permission. CompileError, which names the
     op and its location, for ops that only Python runs.
     """
-    inputs, outputs = list(block.arguments), list(block.terminator.operands)
-    check_types(inputs, outputs, block)
     target = LlvmTarget(processor=replace(processor, has_tiles=False), is_linked=True)
-    units = fuse(block, outputs)
-    for unit in units:
-        if not unit.fused and not target.supports(unit.outputs[0]):
-            refuse(unit.outputs[0])
-    region = plan_region(units, inputs, outputs, target)
+    region = whole_region(block, target)
     writer = RegionEmitter(f"{name}.body", region, refuse, routine=linked, is_linked=True)
     writer.write(region.body)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)
-    text.append(_entry(name, len(inputs) + len(outputs) + 1, len(writer.constants)))
+    text.append(_entry(name, len(region.inputs) + len(region.outputs) + 1, len(writer.constants)))
     if writer.may_raise:
         text.append(_POLL_TEXT)
     with naming(region.ops):
