@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from spmd import types as t
 from spmd.builder.shape import ProgramShape
@@ -14,6 +14,7 @@ from spmd.errors import UNKNOWN, Location
 from spmd.ir import Block, Module, Op, Region, Value, copy_op
 
 _SERIAL = itertools.count()
+W = TypeVar("W", bound="Callable[[XlaComputation], Module]")
 
 
 class _Writers:
@@ -26,7 +27,7 @@ class _Writers:
 _writers = _Writers()
 
 
-def writes_modules(writer: Callable[[XlaComputation], Module]) -> Callable[[XlaComputation], Module]:
+def writes_modules(writer: W) -> W:
     """Register `writer`, which converts a computation to a module."""
     _writers.to_module = writer
     return writer
@@ -38,7 +39,7 @@ def writes_hlo(writer: Callable[[Module, str], str]) -> None:
 
 
 #: Attributes that name a computation, or several.
-CALLEES = ("callee", "decomposition", "called_computations")
+CALLEES = frozenset(("callee", "decomposition", "called_computations"))
 #: The attribute that carries a GSPMD sharding.
 SHARDING = "mhlo.sharding"
 
@@ -119,11 +120,16 @@ def make(
     return op
 
 
+def known_parts(value: Value) -> tuple[Value, ...] | None:
+    """Return the elements of a tuple if the op that makes it is known."""
+    origin = value.defining_op
+    return origin.operands if origin is not None and origin.name == "stablehlo.tuple" else None
+
+
 def element_of(block: Block, value: Value, index: int, location: Location = UNKNOWN) -> Value:
     """Return element `index` of a tuple, forwarded from the op that makes the tuple if that is known."""
-    origin = value.defining_op
-    if origin is not None and origin.name == "stablehlo.tuple":
-        return origin.operands[index]
+    if (parts := known_parts(value)) is not None:
+        return parts[index]
     assert isinstance(value.type, t.TupleType)
     kind = value.type.types[index]
     return make(block, "stablehlo.get_tuple_element", [value], [kind], {"index": index}, location=location).result
@@ -154,8 +160,9 @@ def inline(block: Block, computation: XlaComputation, arguments: Sequence[Value]
     """Copy the ops of `computation` into `block`, with `arguments` for its parameters, and return its result."""
     values = dict(zip(computation.block.arguments, arguments, strict=True))
     for op in computation.block.ops:
-        if op.name == "stablehlo.get_tuple_element":
-            values[op.result] = element_of(block, values[op.operands[0]], op["index"], op.location)
+        is_element = op.name == "stablehlo.get_tuple_element"
+        if is_element and (parts := known_parts(values[op.operands[0]])) is not None:
+            values[op.result] = parts[op["index"]]
         else:
             block.ops.append(copy_op(op, values))
     return values[computation.result]
@@ -179,13 +186,17 @@ def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], cap
     return Region([block])
 
 
+_OF_TUPLES = frozenset(("stablehlo.tuple", "stablehlo.get_tuple_element"))
+
+
 def drop_unused_tuples(block: Block) -> None:
-    """Remove unused tuple ops and element extractions in `block` and its nested blocks."""
-    uses = Counter(operand for op in block.walk() for operand in op.operands)
+    """Remove unused tuple ops and element extractions in `block`."""
+    used: set[Value] = set()
     kept: list[Op] = []
     for op in reversed(block.ops):
-        if op.name in ("stablehlo.tuple", "stablehlo.get_tuple_element") and not uses[op.result]:
-            uses.subtract(op.operands)
-        else:
-            kept.append(op)
+        if op.name in _OF_TUPLES and op.result not in used:
+            continue
+        kept.append(op)
+        for inner in op.walk() if op.regions else (op,):
+            used.update(inner.operands)
     block.ops[:] = reversed(kept)

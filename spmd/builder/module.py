@@ -22,21 +22,23 @@ from spmd.ir.attributes import DictAttr, StringAttr
 
 
 @writes_modules
-def to_module(computation: XlaComputation) -> Module:
-    """Return a module with `computation` as @main and the computations it calls as private functions, callees first."""
+def to_module(computation: XlaComputation, *, owned: bool = False) -> Module:
+    """Return a module with `computation` as @main and the computations it calls as private functions, callees first.
+
+    With `owned`, computations that nothing else uses become functions themselves, rather than copies of them.
+    """
     symbols = {"": "main"}
     functions = []
     for callee in _callees(computation):
         symbols[callee.symbol] = _free_symbol(callee.name(), set(symbols.values()))
-        functions.append(_function(callee, symbols[callee.symbol], public=False))
-    functions.insert(0, _function(computation, "main", public=True))
-    for function in functions:
+        functions.append(_function(callee, symbols[callee.symbol], public=False, owned=owned))
+    functions.insert(0, _function(computation, "main", public=True, owned=owned))
+    for function in functions if computation.called else ():
         for op in function.walk():
-            for name in CALLEES:
-                if name in op.attributes:
-                    named = op.attributes[name]
-                    renamed = symbols[named] if isinstance(named, str) else tuple(symbols[each] for each in named)
-                    op.attributes = {**op.attributes, name: renamed}
+            for name in CALLEES.intersection(op.attributes):
+                named = op.attributes[name]
+                renamed = symbols[named] if isinstance(named, str) else tuple(symbols[each] for each in named)
+                op.attributes = {**op.attributes, name: renamed}
     name = _clean(computation.name())
     body = Region([Block((), functions)])
     return Module("builtin.module", (), (), {"sym_name": name}, [body], definition=OPS.get("builtin.module"))
@@ -56,14 +58,14 @@ def _callees(computation: XlaComputation) -> list[XlaComputation]:
     return list(computations.values())
 
 
-def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Function:
-    block = Block(computation.parameter_types)
+def _function(computation: XlaComputation, symbol: str, *, public: bool, owned: bool) -> Function:
+    block = computation.block if owned else Block(computation.parameter_types)
     names = computation.program_shape().parameter_names
     for argument, parameter, name in zip(block.arguments, computation.block.arguments, names, strict=True):
         argument.name_hint = _clean(name) or None
         if isinstance(argument, NumberedValue) and isinstance(parameter, NumberedValue):
             argument.locate_like(parameter)
-    result = inline(block, computation, block.arguments)
+    result = computation.result if owned else inline(block, computation, block.arguments)
     make(block, "func.return", unpack(block, result), [])
     drop_unused_tuples(block)
     kind = t.FunctionType(tuple(computation.parameter_types), tuple(leaf_types(computation.result.type)))

@@ -358,19 +358,20 @@ def parse_shape(text: str, start: int, depth: int = 1) -> tuple[Shape, int]:
     match = _ARRAY.match(text, start)
     if match is None or match[1] not in _BY_TEXT:
         raise ValueError(f"{text[start : start + 40]!r} is no shape such as f32[2,3]{{1,0}}")
-    return _array_shape(match), match.end()
+    return _array_shape(*match.groups()), match.end()
 
 
-def _array_shape(match: re.Match[str]) -> Shape:
+@lru_cache(maxsize=1 << 12)
+def _array_shape(name: str, dimensions: str, layout: str | None) -> Shape:
     sizes, dynamic = [], []
-    for part in [piece.strip() for piece in match[2].split(",")] if match[2].strip() else []:
+    for part in [piece.strip() for piece in dimensions.split(",")] if dimensions.strip() else []:
         bounded = part.startswith("<=")
         size = part.removeprefix("<=")
         if not _SIZE.fullmatch(size) or int(size) > _LARGEST:
-            raise ValueError(f"{match[0].strip()[:80]!r}: {part[:40]!r} is no dimension size")
+            raise ValueError(f"{f'{name}[{dimensions}]'[:80]!r}: {part[:40]!r} is no dimension size")
         sizes.append(int(size))
         dynamic.append(bounded)
-    return Shape(_BY_TEXT[match[1]], sizes, dynamic, layout=Layout.parse(match[3]) if match[3] else None)
+    return Shape(_BY_TEXT[name], sizes, dynamic, layout=Layout.parse(layout) if layout else None)
 
 
 def _skip(text: str, start: int) -> int:

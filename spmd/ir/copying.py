@@ -29,7 +29,10 @@ def copy_op(op: Op, values: dict[Value, Value]) -> Op:
     operands = [values.get(operand, operand) for operand in op.operands]
     regions = [Region(copy_block(block, values) for block in region.blocks) for region in op.regions]
     clone = op.clone(operands, regions=regions)
-    values.update(zip(op.results, clone.results, strict=True))
+    if op.is_value:
+        values[op] = clone
+    else:
+        values.update(zip(op.results, clone.results, strict=True))
     return clone
 
 

@@ -347,6 +347,12 @@ class Op(Value):
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Op:
         """A copy of the op with other operands; result types, regions and attributes replaced where given."""
+        if self._extras is None and result_types is None and attributes is None and not regions:  # most ops
+            op = Op.__new__(type(self))
+            op.definition, op.attributes, op.type, op._extras = self.definition, self.attributes, self.type, None
+            op._operands = operands[0] if len(operands) == 1 else tuple(operands)
+            op.stand_at(self)
+            return op
         op = new_op(
             self.name,
             operands,

@@ -18,6 +18,10 @@ from spmd.support.context import holding
 _T = TypeVar("_T")
 
 
+#: The names of the fields of each class of types.
+_FIELD_NAMES: dict[type, tuple[str, ...]] = {}
+
+
 class _Interned(type):
     """Metaclass that returns one instance for equal fields, for as long as there is a use of it."""
 
@@ -26,7 +30,10 @@ class _Interned(type):
 
     def __call__(cls: type[_T], *args: object, **kwargs: object) -> _T:
         instance = super().__call__(*args, **kwargs)  # type: ignore[misc]
-        key = (cls, *(getattr(instance, field.name) for field in fields(instance)))
+        names = _FIELD_NAMES.get(cls)
+        if names is None:
+            names = _FIELD_NAMES[cls] = tuple(field.name for field in fields(instance))
+        key = (cls, *[getattr(instance, name) for name in names])
         found: _T | None = _Interned._table.get(key)
         if found is not None:
             return found

@@ -497,3 +497,50 @@ def test_a_number_of_processes_is_one(count: str) -> None:
     text = f"HloModule m, replica_count={count}\n\nENTRY main {{\n  ROOT p = f32[2] parameter(0)\n}}\n"
     with pytest.raises(spmd.ParseError, match="replica_count is a number of processes, got"):
         spmd.parse(text)
+
+
+def test_alike_instructions_keep_their_own_computations_and_places() -> None:
+    text = """HloModule m
+one {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b), metadata={op_name="one"}
+}
+two {
+  c = f32[] parameter(0)
+  d = f32[] parameter(1)
+  ROOT t = f32[] add(c, d), metadata={op_name="two"}
+}
+three {
+  e = f32[] parameter(0)
+  f = f32[] parameter(1)
+  ROOT u = f32[] maximum(e, f)
+}
+ENTRY e {
+  x = f32[3] parameter(0)
+  z = f32[] constant(0)
+  r = f32[] reduce(x, z), dimensions={0}, to_apply=one
+  s = f32[] reduce(x, z), dimensions={0}, to_apply=two
+  t = f32[] reduce(x, z), dimensions={0}, to_apply=three
+  ROOT w = (f32[], f32[], f32[]) tuple(r, s, t)
+}
+"""
+    module = spmd.parse(text)
+    regions = [op.regions[0].block for op in module.function("main").body.ops if op.name == "stablehlo.reduce"]
+    first = [block.ops[0] for block in regions]
+    assert [(op.name.partition(".")[2], op.location.line, op.debug_location) for op in first] == [
+        ("add", 5, '"one"'), ("add", 10, '"two"'), ("maximum", 15, None),
+    ]  # fmt: skip
+    arrays = np.array([1, 4, 2], np.float32)
+    assert [float(result) for result in spmd.compile(module)(arrays)] == [7, 7, 4]
+
+
+def test_parts_of_a_parameter_keep_their_shardings() -> None:
+    text = """HloModule m, num_partitions=2
+ENTRY e {
+  p = (f32[8,2], f32[]) parameter(0), sharding={{devices=[2,1]<=[2]},{replicated}}
+  x = f32[8,2] get-tuple-element(p), index=0, sharding={devices=[2,1]<=[2]}
+  ROOT y = f32[8,2] negate(x)
+}
+"""
+    assert 'get_tuple_element %arg0[0] {mhlo.sharding = "{devices=[2,1]<=[2]}"}' in str(spmd.parse(text))

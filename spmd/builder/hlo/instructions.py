@@ -44,7 +44,7 @@ for _opcode, (_, _operation) in PLAIN.items():
 
 #: Instructions that are one operation on what the text says, as it says it.
 _DIRECT: dict[str, Make] = {
-    "parameter": lambda call: call.builder.Parameter(int(call.text), call.shape, call.instruction.name),
+    "parameter": lambda call: call.builder.parameter(int(call.text), call.shape, call.instruction.name),
     "constant": lambda call: _constant(call, call.text, call.shape),
     "iota": lambda call: call.builder.Iota(call.shape, call.integer("iota_dimension")),
     "copy": lambda call: as_text(call, call.operand()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spmd import types as t
 from spmd.builder.builder import XlaBuilder
-from spmd.builder.computation import CALLEES, XlaComputation
+from spmd.builder.computation import CALLEES, XlaComputation, known_parts, region_of
 from spmd.builder.hlo.aliases import read_aliases
 from spmd.builder.hlo.reader import (
     AttributeText,
@@ -20,6 +20,7 @@ from spmd.builder.hlo.reader import (
     split,
     unquoted,
 )
+from spmd.builder.module import to_module
 from spmd.builder.shape import PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects.core import InferenceError
@@ -45,10 +46,6 @@ IGNORED = frozenset(
 )  # fmt: skip
 
 
-#: Opcodes of instructions of which equal ones may be something else.
-_PARTICULAR = frozenset(("parameter", "get-tuple-element"))
-
-
 def parse_hlo(text: str, name: str = "<hlo>", constants: Mapping[str, Array] | None = None) -> Module:
     """Return the module that HLO text, as XLA prints it before or after its optimizations, describes.
 
@@ -58,7 +55,7 @@ def parse_hlo(text: str, name: str = "<hlo>", constants: Mapping[str, Array] | N
     text.
     """
     module = read_module(text, name)
-    converted = _Reader(module, constants or {}).computation(module.entry.name).to_stablehlo()
+    converted = to_module(_Reader(module, constants or {}).computation(module.entry.name), owned=True)
     converted.move(module.location)
     converted.function("main").move(module.entry.location)
     converted.attributes = {**converted.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
@@ -134,11 +131,11 @@ class _Held(NamedTuple):
 
 
 class _Pattern(NamedTuple):
-    """An op that was made of an instruction, and what else its key holds the identity of."""
+    """An op that was made of an instruction, the number of its kind, and the shape that the key has the identity of."""
 
     op: Op
     kind: int
-    instruction: Instruction
+    shape: Shape
 
 
 class _Reader:
@@ -152,11 +149,29 @@ class _Reader:
         #: By what an instruction says.
         self.patterns: dict[Hashable, _Pattern] = {}
         self._kinds: dict[tuple[t.Type, int], tuple[int, Shape]] = {}
+        self._likenesses: dict[Hashable, int] = {}
         self._built: dict[str, XlaComputation | None] = {}
 
     def kind(self, type: t.Type, shape: Shape) -> int:
         """Return the number of a type with a shape as the text has it, by its identity."""
         return self._kinds.setdefault((type, id(shape)), (len(self._kinds), shape))[0]
+
+    def likeness(self, name: str) -> int | None:
+        """Return a number that computations share which are the same ops on the same parameters.
+
+        None where there is no such computation, or one with ops of which equal ones may not be the same.
+        """
+        if name not in self.module.computations:
+            return None
+        computation = self.computation(name)
+        parameters, ops = computation.block.arguments, computation.block.ops
+        numbers = {value: number for number, value in enumerate((*parameters, *ops))}
+        likenesses = [op.likeness for op in ops]
+        if None in likenesses or computation.result not in numbers:
+            return None
+        operands = [numbers[value] for op in ops for value in op.operands]
+        key = (*[value.type for value in parameters], *likenesses, *operands, numbers[computation.result])
+        return self._likenesses.setdefault(key, len(self._likenesses))
 
     def computation(self, name: str) -> XlaComputation:
         if name not in self._built:
@@ -205,7 +220,7 @@ class _ComputationScope:
         key = self._key(instruction, operands)
         pattern = self._reader.patterns.get(key)
         if pattern is not None and shape is not None:
-            op = pattern.op.like([held.value for held in operands], page, instruction.offset)
+            op = self._alike(pattern.op, [held.value for held in operands], instruction)
             self.builder.block.ops.append(op)
             return _Held(XlaOp(self.builder, op), op, shape, pattern.kind)
         before = len(self.builder.block.ops)
@@ -216,20 +231,50 @@ class _ComputationScope:
         self._keep_place(instruction, value, made)
         shape = shape or result.shape
         kind = self._reader.kind(value.type, shape)
-        if key is not None and made == [value] and _is_plain(made[0], operands):
-            self._reader.patterns[key] = _Pattern(made[0], kind, instruction)
+        if key is not None and made == [value] and self._is_pattern(made[0], instruction, operands):
+            self._reader.patterns[key] = _Pattern(made[0], kind, shape)
         return _Held(result, value, shape, kind)
 
     def _key(self, instruction: Instruction, operands: Sequence[_Held]) -> Hashable:
         """Return what the value of an instruction depends on beside the values of its operands.
 
-        None for parameters, for parts of tuples, which may be known, for constants that are drawn, and where the text
-        has no shape.
+        None for parameters, for parts of known tuples, for constants that are drawn, and where the text has no shape.
         """
         opcode, text, shape = instruction.opcode, instruction.text, instruction.shape
-        if opcode in _PARTICULAR or shape is None or "..." in text or self._sharding(instruction) is not None:
+        if opcode == "parameter" or shape is None or "..." in text or self._sharding(instruction) is not None:
             return None
-        return opcode, text, id(instruction.attributes), id(shape), *[held.kind for held in operands]
+        if opcode == "get-tuple-element" and (not operands or known_parts(operands[0].value) is not None):
+            return None
+        attributes, kinds = instruction.attributes, [held.kind for held in operands]
+        if not attributes.applied:
+            return opcode, text, attributes.others, id(shape), *kinds
+        likenesses = [self._reader.likeness(name) for name in attributes.applied]
+        return None if None in likenesses else (opcode, text, attributes.others, id(shape), *likenesses, *kinds)
+
+    def _is_pattern(self, op: Op, instruction: Instruction, operands: Sequence[_Held]) -> bool:
+        """Return whether an op has these operands and names nothing else, and its regions are the computations that
+        the instruction applies."""
+        applied = [self._reader.computation(name) for name in instruction.attributes.applied]
+        if not CALLEES.isdisjoint(op.attributes) or op.operands != tuple(held.value for held in operands):
+            return False
+        if len(applied) != len(op.regions):
+            return False
+        names = [[inner.name for inner in computation.block.ops] for computation in applied]
+        return names == [[inner.name for inner in region.block.ops[:-1]] for region in op.regions]
+
+    def _alike(self, pattern: Op, operands: list[Value], instruction: Instruction) -> Op:
+        """Return an op like `pattern`, with the computations that the instruction applies as its regions."""
+        if not pattern.regions and not pattern.discardable:
+            return pattern.like(operands, self._reader.page, instruction.offset)
+        regions = []
+        for name, region in zip(instruction.attributes.applied, pattern.regions, strict=True):
+            computation = self._reader.computation(name)
+            self.builder.use(computation)
+            regions.append(region_of(computation, [argument.type for argument in region.block.arguments]))
+        op = pattern.clone(operands, regions=regions)
+        op.read_at(self._reader.page, instruction.offset)
+        op.debug_location = None  # is that of its place
+        return op
 
     def _instruction(self, instruction: Instruction) -> XlaOp:
         make = _maker(instruction.opcode)
@@ -246,8 +291,7 @@ class _ComputationScope:
             raise instruction.fail(str(error)) from None
         finally:
             self.builder.clear_sharding()
-        unknown = set(instruction.attributes) - call.read - IGNORED
-        if unknown:
+        if unknown := instruction.attributes.keys() - call.read - IGNORED:
             raise instruction.fail(f"attribute {min(unknown)} is not understood")
         shape = instruction.shape
         if shape is None or result.shape.compatible(shape) or self._takes_bounds(result, before, shape):
@@ -312,12 +356,6 @@ class _ComputationScope:
         names = ("replica_count", "num_partitions")
         counts = {name: _process_count(name, header[name]) for name in names if name in header}
         return counts.get("num_partitions" if partitions else "replica_count", 1)
-
-
-def _is_plain(op: Op, operands: Sequence[_Held]) -> bool:
-    """Return whether an op has these operands, and neither names nor holds anything else."""
-    plain = not (op.regions or op.discardable or any(name in op.attributes for name in CALLEES))
-    return plain and op.operands == tuple(held.value for held in operands)
 
 
 class Call:

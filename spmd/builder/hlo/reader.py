@@ -55,12 +55,27 @@ class AttributeText:
         return ComputationText(name, False, _Reader(self._inner()).instructions(""), self.location)
 
 
+#: Attributes that name a computation which is applied to elements.
+_APPLIED = ("to_apply", "select", "scatter")
+
+
+class Attributes(dict[str, str]):
+    """The texts of an instruction's attributes, but for its metadata, by their names.
+
+    `applied` are the names of the computations that are applied to elements; `others` the attributes beside these.
+    """
+
+    __slots__ = ("applied", "others")
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        super().__init__(texts)
+        self.applied = tuple([self[name].lstrip("%") for name in _APPLIED if name in self])
+        self.others = tuple([item for item in self.items() if item[0] not in _APPLIED])
+
+
 @dataclass(slots=True)
 class Instruction:
-    """One instruction; `shape` is None where the text has none, `text` what stands for operands of a constant.
-
-    `attributes` are the texts of all but the metadata by their names, one mapping for instructions that have the same.
-    """
+    """One instruction; `shape` is None where the text has none, `text` what stands for operands of a constant."""
 
     name: str
     is_root: bool
@@ -68,7 +83,7 @@ class Instruction:
     opcode: str
     operands: tuple[str, ...]
     text: str
-    attributes: Mapping[str, str]
+    attributes: Attributes
     metadata: str
     source: Source
     offset: int
@@ -123,9 +138,8 @@ class _Reader:
         self.words = tokens.words
         self.at = 0
         self._shapes: dict[str, Shape] = {}
-        #: Attributes by their text where they stand as XLA prints them, and by their names and values.
-        self._attribute_texts: dict[tuple[str, str], dict[str, str]] = {}
-        self._attribute_values: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        #: Attributes by their text, as XLA prints them: before an instruction's metadata and behind.
+        self._printed: dict[tuple[str, str], Attributes] = {}
         self._nested: list[Instruction] = []
         self._depth = 0
 
@@ -198,17 +212,17 @@ class _Reader:
         self.at += 2
         call = self._call(self.words[start].removeprefix("%"), start, self._optional_shape())
         texts = {name: attribute.text for name, attribute in self._attributes().items()}
-        call.is_root, call.metadata, call.attributes = is_root, texts.pop("metadata", ""), self._shared(texts)
+        call.is_root, call.metadata, call.attributes = is_root, texts.pop("metadata", ""), Attributes(texts)
         return call
 
     def _line(self) -> Instruction:
         """Return the instruction that is the next word."""
         lead, name, shape_text, opcode, inside, before, metadata, behind = self.tokens.instructions[self.at]
         shape = self._shapes.get(shape_text) or self._shape_of(shape_text, self.at)
-        attributes = self._attribute_texts.get((before, behind))
+        attributes = self._printed.get((before, behind))
         if attributes is None:
             pairs = ATTRIBUTES.findall(before + behind)
-            attributes = self._attribute_texts[before, behind] = self._shared(dict(pairs))
+            attributes = self._printed[before, behind] = Attributes(dict(pairs))
             if len(attributes) < len(pairs):
                 names = [pair[0] for pair in pairs]
                 twice = next(name for name in names if names.count(name) > 1)
@@ -232,10 +246,6 @@ class _Reader:
             self._shape_of(shape_text, self.at)
         return name
 
-    def _shared(self, texts: dict[str, str]) -> dict[str, str]:
-        """Return the mapping of attributes that are equal to `texts`."""
-        return self._attribute_values.setdefault(tuple(texts.items()), texts)
-
     def _begins_instruction(self, at: int) -> bool:
         return self.words[at] != "" and self.words[at + 1] == "=" and _NAME.fullmatch(self.words[at]) is not None
 
@@ -255,7 +265,7 @@ class _Reader:
                 if not self._take(",") and self.words[self.at] != ")":
                     raise self.tokens.error("expected , or ) behind an operand", self.at)
         source, offset = self.tokens.source, self.tokens.offsets[start]
-        return Instruction(name, False, shape, opcode, tuple(operands), text, self._shared({}), "", source, offset)
+        return Instruction(name, False, shape, opcode, tuple(operands), text, Attributes({}), "", source, offset)
 
     def _operand(self) -> str:
         """Return a name, or a call without attributes, which is an instruction of its own before this one.
