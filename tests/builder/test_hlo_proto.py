@@ -127,6 +127,24 @@ def test_a_snapshot_of_partitions_has_a_row_of_arguments_each(
     assert "[-5., -1.]" in out and "[-6., -1.]" in out and err.startswith("3 runs: first ")
 
 
+def test_snapshots_are_compared_on_their_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "HloModule m\nENTRY e {\n  x = f32[2] parameter(0)\n  a = f32[2] abs(x)\n  ROOT r = f32[2] negate(a)\n}\n"
+    other = xla_client.hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+
+    def file(name: str, module: bytes, *rows: tuple[float, float]) -> str:
+        held = b"".join(bytes_field(2, vector(*row)) for row in rows)
+        (tmp_path / name).write_bytes(bytes_field(1, bytes_field(1, module)) + held if rows else module)
+        return str(tmp_path / name)
+
+    positive, plain = file("positive.pb", negated(), (3, 4)), file("plain.pb", other)
+    for pair in ([positive, file("alike.pb", other, (3, 4))], [positive, plain], [plain, positive]):
+        assert main(["compare", *pair]) == 0, "on positive numbers they agree"
+    assert main(["compare", positive, plain, "--random", "0"]) == 1
+    assert main(["compare", file("negative.pb", negated(), (-3, 4)), plain]) == 1
+    assert main(["compare", positive, file("others.pb", other, (5, 4))]) == 2
+    assert "different arguments" in capsys.readouterr().err
+
+
 def test_damaged_messages_are_refused_or_read() -> None:
     random, data = Random("proto"), negated()
     for _ in range(200):
