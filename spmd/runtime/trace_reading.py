@@ -10,10 +10,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from spmd.dialects import OPS
+from spmd.dialects.core import Trait
 from spmd.errors import UsageError
 
 #: Categories of events that are not units: program calls, calls that are not recorded, waits within units.
 PROGRAM, LEFT_OUT, WAIT = "program", "left out", "wait"
+_TRANSFERS = frozenset(("stablehlo.send", "stablehlo.recv", "stablehlo.async_start", "stablehlo.async_done"))
 #: Microseconds: larger times are invalid.
 _LONGEST = 1e18
 
@@ -37,6 +40,11 @@ class TraceFile:
 
     events: list[TraceEvent]
     names: dict[int, str]
+
+
+def communicates(name: str) -> bool:
+    """Return whether events with the name of an op are communication."""
+    return name in _TRANSFERS or (name in OPS and Trait.COLLECTIVE in OPS[name].traits)
 
 
 def read_trace(path: str | PathLike[str]) -> TraceFile:

@@ -15,9 +15,7 @@ from statistics import median
 
 from collectives.record.diagnosis import straggler
 from collectives.states import ranges_text
-from spmd.dialects import OPS
-from spmd.dialects.core import Trait
-from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, read_trace
+from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, communicates, read_trace
 
 _UNITS = 15
 _RANKS = 16
@@ -45,11 +43,7 @@ class _Event:
 
     @property
     def communicates(self) -> bool:
-        traits = OPS[self.name].traits if self.name in OPS else ()
-        return Trait.COLLECTIVE in traits or self.name in _TRANSFERS
-
-
-_TRANSFERS = frozenset(("stablehlo.send", "stablehlo.recv", "stablehlo.async_start", "stablehlo.async_done"))
+        return communicates(self.name)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from spmd.compiler.schedule.costs import bytes_of
 from spmd.ir import Value
 from spmd.version import __version__
 from spmd.viewing import memory, timing
+from spmd.viewing.callers import Callers
 from spmd.viewing.communication import CommunicationTable, find_collectives
 from spmd.viewing.layouts import Layouts
 from spmd.viewing.places import LocationTable
@@ -36,9 +37,11 @@ def document(
     texts = Texts()
     places = LocationTable(subject.module, texts)
     layouts = Layouts(texts, places, subject.record)
-    program = ProgramTables(texts, places, layouts, subject.record)
     prepared = subject.prepared
     entry = prepared.function
+    kept = {each.symbol for each in prepared.module.functions}
+    callers = Callers(subject.module, entry.symbol, kept, places)
+    program = ProgramTables(texts, places, layouts, subject.record, callers)
     program.add_functions(entry, prepared.module.functions)
     results = program.results(entry)
     program.lay_out(range(len(entry.body.arguments)), prepared.in_shardings)

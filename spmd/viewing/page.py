@@ -15,7 +15,7 @@ from spmd.viewing.tables import Json
 #: The scripts in the order in which they run.
 SCRIPTS = (
     *("core", "mesh", "layout", "details", "zoom", "overview"),
-    *("grid", "arrays", "program", "communication", "memory", "time", "values", "compare", "main"),
+    *("grid", "arrays", "program", "communication", "memory", "time", "heat", "values", "compare", "main"),
 )
 #: Characters that could end the element with the data or start another, and line ends in old scripts.
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}

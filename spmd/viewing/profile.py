@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 
-from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, read_trace
+from spmd.runtime.trace_reading import LEFT_OUT, PROGRAM, WAIT, TraceEvent, communicates, read_trace
 from spmd.viewing.tables import Json, Texts, short
 
 #: The largest number of events and of tracks on a page.
@@ -58,5 +58,5 @@ def _of_last_step(events: Sequence[TraceEvent]) -> tuple[list[TraceEvent], int]:
 
 def _row(event: TraceEvent, texts: Texts) -> tuple[int, list[Json]]:
     begin, duration = round(event.began * 1e3), round(event.took * 1e3)
-    kind = "wait" if event.category == WAIT else "measured"
+    kind = "wait" if event.category == WAIT else "collective" if communicates(event.name) else "measured"
     return event.rank, [texts.of(event.name), texts.of(event.place), begin, duration, kind]

@@ -11,8 +11,9 @@ from partitioner.sharding import ShardedType
 from spmd.dialects.calls import CALLS
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Function, Op, Value
+from spmd.viewing.callers import Callers, Scopes, after
 from spmd.viewing.layouts import Layouts, element_bytes, name_of, static_shape
-from spmd.viewing.places import LocationTable, names_in
+from spmd.viewing.places import LocationTable
 from spmd.viewing.tables import Json, Texts, short
 
 #: The largest number of ops of functions that are shown at their calls.
@@ -33,6 +34,7 @@ class ProgramTables:
     places: LocationTable
     layouts: Layouts
     record: PartitionRecord | None
+    callers: Callers
     ops: list[Json] = field(default_factory=list)
     values: list[Json] = field(default_factory=list)
     scopes: list[Json] = field(default_factory=list)
@@ -76,13 +78,13 @@ class ProgramTables:
                 value[4] = self.layouts.boundary(self.texts.entries[value[0]], sharded)
                 value[5] = self.layouts.sharding(sharded.sharding)
 
-    def _block(self, ops: Iterable[Op], scope: int, outer: tuple[str, ...] = ()) -> None:
+    def _block(self, ops: Iterable[Op], scope: int, outer: Scopes = ()) -> None:
         """Add ops to `scope`; the names in their locations are of scopes within it, after those of `outer`."""
         for op in ops:
-            names = names_in(self.places.debug(op))
+            names = self.callers.names(op)
             inner = scope
-            for name in _after(names[:-1], outer):
-                inner = self._scope(inner, name)
+            for name, call in after(names[:-1], outer):
+                inner = self._scope(inner, name, -1 - call)
             callee = self._functions.get(op[CALLS[op.name]]) if op.name in CALLS else None
             if callee is not None and self._may_fold(callee):
                 self._fold(op, callee, inner, names or outer)
@@ -92,7 +94,7 @@ class ProgramTables:
     def _may_fold(self, callee: Function) -> bool:
         return callee.symbol not in self._folding and len(callee.body.ops) <= self._room
 
-    def _fold(self, call: Op, callee: Function, scope: int, names: tuple[str, ...]) -> None:
+    def _fold(self, call: Op, callee: Function, scope: int, names: Scopes) -> None:
         """Add the ops of a function where it is called, with the operands of the call as its arguments."""
         body, first = callee.body, len(self.ops)
         self._room -= len(body.ops)
@@ -100,13 +102,13 @@ class ProgramTables:
         operands = [self._value(value) for value in call.operands]
         values, self._value_numbers = self._value_numbers, dict(zip(body.arguments, operands, strict=True))
         self._folding[callee.symbol] = None
-        self._block(body.ops[:-1], self._scope(scope, f"@{callee.symbol}", first), names)
+        self._block(body.ops[:-1], self._scope(scope, f"@{callee.symbol}", 1 + first), names)
         del self._folding[callee.symbol]
         results = [self._value(value) for value in body.terminator.operands]
         self._value_numbers = values | dict(zip(call.results, results, strict=True))
         self._by_place[call.name, self.places.key(call)].append(min(first, len(self.ops) - 1))
 
-    def _op(self, op: Op, scope: int, names: tuple[str, ...]) -> None:
+    def _op(self, op: Op, scope: int, names: Scopes) -> None:
         number = len(self.ops)
         operands = [self._value(value) for value in op.operands]
         entry = [
@@ -126,12 +128,12 @@ class ProgramTables:
             for place, region in enumerate(op.regions):
                 part = _region_name(op, place)
                 at = str(op.location).rpartition("/")[2]
-                inner = self._scope(scope, f"{part} of {op.name.removeprefix('stablehlo.')} at {at}", number)
+                inner = self._scope(scope, f"{part} of {op.name.removeprefix('stablehlo.')} at {at}", 1 + number)
                 for block in region.blocks:
-                    self._block(block.ops, inner, (*names, part))
+                    self._block(block.ops, inner, (*names, (part, -1)))
 
-    def _scope(self, parent: int, name: str, of: int = -1) -> int:
-        """Return the number of a scope in `parent`; those of calls and regions are told apart by the op they are of."""
+    def _scope(self, parent: int, name: str, of: int = 0) -> int:
+        """Return the number of a scope in `parent`; one of a call or region has the number `of` an op."""
         key = parent, name, of
         told = self._scope_numbers.get(key)
         if told is None:
@@ -208,14 +210,6 @@ class Origins:
     def all(self, ops: Iterable[Op]) -> list[int]:
         """Return the numbers of the original ops of `ops`, sorted and without duplicates."""
         return sorted({number for number in map(self, ops) if number >= 0})
-
-
-def _after(names: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `names` without the names that they begin with in common with `outer`."""
-    common = 0
-    while common < min(len(names), len(outer)) and names[common] == outer[common]:
-        common += 1
-    return names[common:]
 
 
 def _region_name(op: Op, place: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,8 +21,11 @@ from spmd.viewing.program import Origins, ProgramTables
 from spmd.viewing.subject import Subject
 from spmd.viewing.tables import Json
 
-#: The largest number of processes, of elements of one value on all of them, and of steps shown.
-_MOST_PROCESSES, _MOST_ELEMENTS, _MOST_STEPS = 64, 4096, 2000
+#: The largest number of processes, of elements of one value on all of them and on one that are shown as text, and of
+#: steps.
+_MOST_PROCESSES, _MOST_ELEMENTS, _MOST_TEXTS, _MOST_STEPS = 64, 4096, 1000, 2000
+#: The largest number of elements of an array that is shown as a heat map, and of the bytes of all of them on a page.
+_MOST_OF_A_MAP, _MOST_BYTES = 1 << 16, 8 << 20
 _DIGITS = 4
 
 
@@ -38,6 +42,7 @@ def run_steps(subject: Subject, program: ProgramTables, seed: int) -> dict[str, 
     executable = executable_of(replace(subject.prepared, options=options))
     wholes = arguments.make(subject.module, subject.prepared.function.symbol, seed)
     inputs = [_blocks(subject, wholes, rank) for rank in range(grid.size)]
+    given = [[show(array) for array in each] for show, each in zip(watcher.shown, inputs, strict=True)]
     run_parallel(executable, grid, inputs, mode="threads")
     origins = Origins(program)
     steps = [
@@ -52,7 +57,7 @@ def run_steps(subject: Subject, program: ProgramTables, seed: int) -> dict[str, 
     return {
         "steps": steps,
         "left": len(watcher.order) - len(steps),
-        "arguments": [[_shown(array, grid.size) for array in each] for each in inputs],
+        "arguments": given,
         "seed": seed,
     }
 
@@ -71,10 +76,10 @@ def _of_process(array: Array, rank: int) -> Array:
 
 
 class _Watcher:
-    """Records what each process computes: [shape, elements as text], None for what is not shown."""
+    """Records what each process computes, as `_Shown` shows it."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.shown = [_Shown(size) for _ in range(size)]
         self.held: list[dict[tuple[Op, int], list[Json]]] = [{} for _ in range(size)]
         self.order: list[tuple[Op, int]] = []
         self._turns: list[dict[Op, int]] = [{} for _ in range(size)]
@@ -89,18 +94,35 @@ class _Watcher:
             self.order.append((op, turn))
         if len(self.held[rank]) < _MOST_STEPS:
             values = results if isinstance(results, tuple) else (results,)
-            self.held[rank][op, turn] = [_shown(value, self.size) for value in values]
+            self.held[rank][op, turn] = list(map(self.shown[rank], values))
         return results
 
 
-def _shown(value: object, processes: int) -> Json:
-    """Return the shape of an array and its elements in row-major order, or None instead of too many elements."""
-    if not isinstance(value, np.ndarray | np.generic):
-        return None
-    array = np.asarray(value)
-    if array.size * processes > _MOST_ELEMENTS:
-        return [list(array.shape), None]
-    return [list(array.shape), [_number(element) for element in array.ravel().tolist()]]
+@dataclass
+class _Shown:
+    """Shows the arrays of one of `processes` processes, up to `_MOST_BYTES` of heat maps on all of them."""
+
+    processes: int
+
+    def __post_init__(self) -> None:
+        self.left = _MOST_BYTES // self.processes
+
+    def __call__(self, value: object) -> Json:
+        """Return the shape of an array and its elements in row-major order: as text, many as base64 of floats.
+
+        None stands for the elements of arrays that are too large, or of complex numbers that are many.
+        """
+        if not isinstance(value, np.ndarray | np.generic):
+            return None
+        array = np.asarray(value)
+        shape = list(array.shape)
+        if array.size <= _MOST_TEXTS and array.size * self.processes <= _MOST_ELEMENTS:
+            return [shape, [_number(element) for element in array.ravel().tolist()]]
+        nbytes = 4 * array.size
+        if array.size > _MOST_OF_A_MAP or nbytes > self.left or array.dtype.kind == "c":
+            return [shape, None]
+        self.left -= nbytes
+        return [shape, base64.b64encode(array.astype("<f4").tobytes()).decode()]
 
 
 def _number(element: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 jax = pytest.importorskip("jax")
@@ -42,3 +44,22 @@ def test_arguments_have_the_names_of_the_function_whole_and_in_blocks() -> None:
     text = jax.jit(step).lower({"w": [form, form]}).compile().as_text()
     found = spmd.view(spmd.parse(text, "step.hlo")).documents[0]
     assert [found["texts"][value[0]] for value in found["values"] if value[7] >= 0] == names
+
+
+def test_the_ops_of_functions_stand_where_they_are_called_in_a_partitioned_program_too() -> None:
+    form = jax.ShapeDtypeStruct((8, 4), "float32")
+    spec = jax.sharding.NamedSharding(abstract_mesh((2,), ("x",)), jax.sharding.PartitionSpec("x"))
+
+    def step(x: jax.Array) -> jax.Array:
+        with jax.named_scope("first"):
+            x = jax.numpy.where(x > 0, x, 1.0)
+        with jax.named_scope("second"):
+            return jax.numpy.where(x > 2, x, 3.0)
+
+    data = spmd.jax.jit(jax.jit(step, in_shardings=spec)).view(form).documents[0]
+    paths = {"/".join(reversed(_path(data, op[3]))) for op in data["ops"] if data["texts"][op[0]] == "select"}
+    assert paths == {"jit(step)/first/@_where", "jit(step)/second/@_where"}
+
+
+def _path(data: dict[str, Any], scope: int) -> list[str]:
+    return [] if scope <= 0 else [data["texts"][data["scopes"][scope][0]], *_path(data, data["scopes"][scope][1])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -251,6 +252,27 @@ def test_steps_of_a_run_go_forwards_and_backwards(tab: Tab, folder: Path) -> Non
     tab.page.keyboard.press("ArrowLeft")
     assert tab.texts("#panel-values b")[0] == first
     assert tab.page.locator("#panel-values tbody tr[data-rank]").count() == 4
+    is_quiet(tab)
+
+
+def test_many_elements_are_a_heat_map_with_a_corner_that_is_moved(tab: Tab, folder: Path) -> None:
+    text = """func.func @main(%x: tensor<40x30xf32>) -> tensor<40x30xf32> {
+      %0 = stablehlo.negate %x : tensor<40x30xf32>
+      return %0 : tensor<40x30xf32>
+    }"""
+    data = opened(tab, folder, spmd.view(spmd.parse(text), run=True))
+    encoded = data["run"]["steps"][0]["values"][0][0][1]
+    values = np.frombuffer(base64.b64decode(encoded), "<f4").reshape(40, 30)
+    tab.show("values")
+    cells = "#panel-values td.after .elements td"
+    assert tab.page.locator("#panel-values canvas").count() == 2
+    assert [float(text) for text in tab.texts(cells)] == pytest.approx(values[:8, :8].ravel().tolist(), rel=6e-3)
+    tab.page.locator("#panel-values td.after .map").focus()
+    for key in ("ArrowDown", "Shift+ArrowRight"):
+        tab.page.keyboard.press(key)
+    for each in ("td.after", "td:not(.after)"):
+        assert tab.texts(f"#panel-values {each} .elements th")[1] == "8"
+    assert [float(text) for text in tab.texts(cells)] == pytest.approx(values[1:9, 8:16].ravel().tolist(), rel=6e-3)
     is_quiet(tab)
 
 

@@ -64,10 +64,10 @@
     const rank = what.shape.length;
     const fixed = what.shape.map((_, at) => (at < rank - 2 ? state.page[at] || 0 : 0));
     const page = blocks(data, what, fixed);
-    const width = Math.min(760, Math.max(440, page.columns * 90));
+    const width = rank ? Math.min(760, Math.max(440, page.columns * 90)) : 90;
     const extent = (at) => (at >= 0 ? page.local[at] * (at === page.down ? page.rows : page.columns) : 1);
     const ratio = Math.min(2, Math.max(0.15, extent(page.down) / Math.max(1, extent(page.across))));
-    const height = Math.max(page.rows * 26, Math.min(560, width * ratio), 40);
+    const height = rank ? Math.max(page.rows * 26, Math.min(560, width * ratio), 40) : 40;
     const [left, top] = [8, 34];
     const cell = [width / Math.min(page.columns, MOST_BLOCKS), height / Math.min(page.rows, MOST_BLOCKS)];
     const selected = view.selection.rank;
@@ -140,7 +140,7 @@
     all.slice(0, 400).map(([id, what]) => {
       const each = data.values[id];
       const sharding = each.sharding >= 0 ? data.shardings[each.sharding].text : "";
-      return el("li", { class: value && id === value.id ? "selected" : "" }, el("button", { onclick: () => { state.page = []; view.select({ value: id }); } }, `${what} `, el("b", {}, view.shorten(each.name, 40)), el("br"), el("small", {}, `${drawn(data, each).type} ${sharding}`)));
+      return el("li", { class: value && id === value.id ? "selected" : "" }, el("button", { onclick: () => { state.page = []; view.select({ value: id }); } }, `${what} `, el("b", {}, view.shorten(each.name, 80)), el("br"), el("small", {}, `${drawn(data, each).type} ${sharding}`)));
     });
   const refill = () => {
     const { data } = view;
@@ -153,7 +153,7 @@
     const what = drawn(data, value);
     const title = el("h3", {}, view.shorten(what.name, 80), value.op >= 0 ? ` of ${data.ops[value.op].name}` : "");
     if (!what.shape) return el("div", {}, title, el("p", { class: "note" }, `${what.type}: its shape is not known before the program runs.`));
-    return el("div", { class: "grow" }, title, el("div", { class: "pager" }, pager(data, what)), picture(data, value, what), facts(data, value, what));
+    return el("div", { class: "grow" }, title, el("div", { class: "pager" }, pager(data, what)), picture(data, value, what), el("p", { class: "legend" }, "a colour for each block, with the ranks that hold it; dashed: padding"), facts(data, value, what));
   };
 
   const panel = {

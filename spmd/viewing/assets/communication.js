@@ -112,6 +112,7 @@
       "div",
       {},
       view.picture(`Bytes from rank to rank${one ? ` of ${data.collectives[collective].kind} ${collective}` : ""}`, left + side * size + 20, top + side * size + 16, svg("text", { x: left, y: 16, class: "axis" }, "to rank"), svg("text", { transform: `translate(14 ${top}) rotate(90)`, class: "axis" }, "from rank"), marks, drawn),
+      most > 0 && el("p", { class: "legend" }, "bytes ", view.scale("few", view.bytes(most), true)),
       el("p", { class: "note" }, `${view.bytes(total)} from all processes together, ${view.bytes(most)} in the heaviest cell, by the algorithm that sends the least.`, step > 1 ? ` A cell stands for ${step} ranks.` : "", cut ? " Of large groupings the first groups alone are counted." : ""),
       collective >= 0 && el("label", {}, el("input", { type: "checkbox", checked: !state.all, onchange: (event) => { state.all = !event.target.checked; panel.draw(view.node("communication")); } }), " the selected collective alone"),
       levelTable(data, one ? [data.collectives[collective]] : data.collectives),
@@ -140,7 +141,7 @@
         view.selectable({ class: each.number === view.selection.collective ? "selected" : "", "data-collective": each.number }, { collective: each.number }),
         el("td", { class: "number" }, each.number),
         el("td", {}, each.kind, each.turns > 1 ? ` (${each.turns} turns)` : each.repeated ? " (in a loop)" : ""),
-        el("td", {}, view.groupText(data, each)),
+        el("td", {}, view.groupText(data, each, 26)),
         el("td", { class: "number" }, each.messages.length ? view.bytes(each.sends) : ""),
         el("td", { class: "number" }, each.messages.length ? view.bytes(each.receives) : ""),
         el("td", { class: "number" }, each.seconds !== null ? view.seconds(each.takes) : ""),
@@ -156,7 +157,7 @@
     const body = el("tbody", {}, rows(data));
     return el(
       "div",
-      { class: "grow" },
+      { class: "broad" },
       el("input", { type: "search", placeholder: "filter by kind, place or type", "aria-label": "filter collectives", value: state.filter, oninput: (event) => { state.filter = event.target.value; view.clear(body, rows(data)); } }),
       el("div", { class: "scroll", tabindex: 0, "aria-label": "collectives" }, el("table", { class: "rows" }, el("thead", {}, el("tr", {}, head, el("th", { scope: "col" }, "why"))), body)),
       data.collectives.length > MOST_ROWS && el("p", { class: "note" }, `The first ${MOST_ROWS} of ${data.collectives.length} are listed: filter or sort for others.`),
@@ -181,7 +182,7 @@
         view.clear(node, el("h2", {}, "Communication"), el("p", { class: "note" }, "No collectives: the processes do not talk to each other."));
         return;
       }
-      view.clear(node, el("h2", {}, "Communication"), totals(data), el("div", { class: "columns" }, heat(data), table(data)));
+      view.clear(node, el("h2", {}, "Communication"), totals(data), el("div", { class: "columns" }, table(data), heat(data)));
     },
     selected() {
       panel.draw(view.node("communication"));

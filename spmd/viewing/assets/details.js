@@ -39,7 +39,7 @@ view.details = (() => {
   const valueRow = (data, id) => {
     const value = data.values[id];
     const what = value.argument >= 0 ? `argument ${value.argument}` : value.op >= 0 ? data.ops[value.op].name : "of a block";
-    return el("li", {}, el("button", { onclick: () => view.select({ value: id }) }, el("b", {}, view.shorten(value.name, 30)), ` ${view.shorten(value.type, 60)}`), el("small", {}, ` ${what}`));
+    return el("li", {}, el("button", { onclick: () => view.select({ value: id }) }, el("b", {}, view.shorten(value.name, 60)), ` ${view.shorten(value.type, 60)}`), el("small", {}, ` ${what}`));
   };
 
   const ofValue = (data, value) => {

@@ -131,7 +131,7 @@
       view.clear(
         node,
         el("h2", {}, "Processes"),
-        each && el("p", { class: "note" }, `Coloured by the ${view.count(each.groups >= 0 ? data.groups[each.groups].count : 1, "group")} of the selected ${each.kind}. `, el("button", { onclick: () => view.select({ collective: -1, op: -1, value: -1 }) }, "clear")),
+        each && el("p", { class: "note" }, `Coloured by the ${view.count(each.groups >= 0 ? data.groups[each.groups].count : 1, "group")} of the selected ${each.kind}: ${view.groupText(data, each, 90)} `, el("button", { onclick: () => view.select({ collective: -1, op: -1, value: -1 }) }, "clear")),
         sampledNote,
         el("div", { class: "columns" }, draw(data), facts(data)),
       );

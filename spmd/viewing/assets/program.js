@@ -46,16 +46,15 @@
     const frames = data.places[data.ops[op].place][1];
     return frames.length ? [view.near(data.text(frames[0][0])), frames[0][1]] : [view.near(data.place(data.ops[op].place)), 0];
   };
-  // Runs of ops of one line, and where these are many, of lines that follow each other.
+  // The ops of each line, and where these are many, of lines that follow each other.
   const lines = (data, ops) => {
-    const runs = [];
+    const found = new Map();
     for (const part of ops) {
       const line = lineOf(data, part.op);
-      const last = runs[runs.length - 1];
-      if (last && last.line.join() === line.join()) last.parts.push(part);
-      else runs.push({ line, parts: [part] });
+      if (!found.has(line.join())) found.set(line.join(), { line, parts: [] });
+      found.get(line.join()).parts.push(part);
     }
-    return pieces(runs, MOST_GROUPS).map((group) => {
+    return pieces([...found.values()], MOST_GROUPS).map((group) => {
       const [file] = group[0].line;
       const numbers = group.map((run) => run.line[1]);
       const [low, high] = [Math.min(...numbers), Math.max(...numbers)];

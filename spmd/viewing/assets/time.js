@@ -15,22 +15,37 @@
   const bar = (x1, x2, y, height, kind, text, more) =>
     svg("rect", { class: "bar", x: x1, y, width: Math.max(kind === "compute" ? 0.3 : 1, x2 - x1), height, fill: COLOURS[kind], "data-kind": kind, ...more }, svg("title", {}, text));
 
+  // The name of a bar where there is room for it, on it.
+  const label = (x1, x2, y, height, kind, name) => {
+    const room = Math.floor((x2 - x1 - 6) / 6.5);
+    if (height < 20 || room < 4 || !name) return null;
+    return svg("text", { class: "small label", x: (x1 + x2) / 2, y: y + height / 2 + 4, "text-anchor": "middle", fill: view.inkOn(COLOURS[kind]) }, view.shorten(name, room));
+  };
+
   // Bars of a track from the time `from` to `to`. Those too thin to be seen are drawn together with what is next to them, and communication
   // above computing: there is little of it, and it is what one looks for.
   const bars = (moments, { from, to }, x, y, height) => {
     const drawn = [];
     let last = { end: -1, kind: "" };
-    for (const { kind, begins, ends, text, attributes } of moments) {
+    const labels = [];
+    for (const { kind, begins, ends, name, text, attributes } of moments) {
       if (ends < from || begins > to) continue;
       const [x1, x2] = [x(Math.max(from, begins)), x(Math.min(to, ends))];
       if (x2 - last.end < 0.25 && kind === last.kind && !attributes.class) continue;
       drawn.push(bar(x1, x2, y, height, kind, text, attributes));
+      labels.push(label(x1, x2, y, height, kind, name));
       last = { end: x2, kind };
     }
-    return drawn.sort((a, b) => (a.dataset.kind !== "compute") - (b.dataset.kind !== "compute"));
+    return [...drawn.sort((a, b) => (a.dataset.kind !== "compute") - (b.dataset.kind !== "compute")), ...labels.filter(Boolean)];
   };
 
   const trackName = (track) => `rank ${track.rank}${track.ranks.length > 1 ? ` and ${track.ranks.length - 1} like it` : ""}`;
+  // The op of a unit that takes most of its time, and whether there are others.
+  const nameOf = (data, unit) => {
+    if (!unit.ops.length) return unit.title;
+    const [first] = [...unit.ops].sort((a, b) => data.ops[b].seconds - data.ops[a].seconds);
+    return data.ops[first].name + (unit.ops.length > 1 ? ` +${unit.ops.length - 1}` : "");
+  };
   const predicted = (data, track) =>
     track.moments.flatMap(([number, arrives, begins, ends]) => {
       const unit = data.units[number];
@@ -38,8 +53,8 @@
       const told = `${view.shorten(unit.title, 160)}\n${unit.place}\n${view.seconds((ends - begins) / 1e9)}${view.inTurns(unit.turns)}`;
       const attributes = { "data-unit": number, "data-turns": unit.turns, onclick: () => unit.ops.length && view.select({ op: unit.ops[unit.ops.length - 1] }), ...(selected ? { class: "bar selected" } : {}) };
       const found = [];
-      if (begins > arrives && unit.what !== "start") found.push({ kind: "wait", begins: arrives, ends: begins, text: `waits: ${told}`, attributes: {} });
-      if (ends > begins) found.push({ kind: unit.what, begins, ends, text: told, attributes });
+      if (begins > arrives && unit.what !== "start") found.push({ kind: "wait", begins: arrives, ends: begins, name: "waits", text: `waits: ${told}`, attributes: {} });
+      if (ends > begins) found.push({ kind: unit.what, begins, ends, name: nameOf(data, unit), text: told, attributes });
       return found;
     });
 
@@ -72,7 +87,7 @@
   const measured = (data, track) =>
     track.events.map(([name, place, begins, duration, kind]) => {
       const told = `${data.text(name)}\n${data.text(place)}\n${view.seconds(duration / 1e9)}`;
-      return { kind: kind === "wait" ? "wait" : "measured", begins, ends: begins + duration, text: told, attributes: { onclick: () => selectPlace(data, data.text(place)) } };
+      return { kind, begins, ends: begins + duration, name: data.text(name).replace(/ ->.*$/, "").replace("stablehlo.", ""), text: told, attributes: { onclick: () => selectPlace(data, data.text(place)) } };
     });
   const selectPlace = (data, place) => {
     const op = data.ops.find((each) => data.place(each.place) === place);
@@ -115,6 +130,7 @@
     const marks = [];
     for (let at = Math.ceil(state.from / step) * step; at <= state.to; at += step * ((state.to - state.from) / step > 16 ? 5 : 1))
       marks.push(svg("line", { x1: x(at), x2: x(at), y1: TOP - 4, y2: TOP + row * ROW, class: "rule" }), svg("text", { x: x(at), y: TOP - 8, "text-anchor": "middle", class: "small" }, view.seconds(at / 1e9)));
+    marks.push(svg("text", { x: LEFT - 18, y: TOP - 8, "text-anchor": "end", class: "small axis" }, "time since its start"));
     const drawing = view.picture("The step over time", LEFT + WIDTH + 20, TOP + row * ROW + 12, marks, names, rows);
     const area = drawing.querySelector("svg");
     const time = (event) => {

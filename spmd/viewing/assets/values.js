@@ -6,10 +6,11 @@
   const MOST_ROWS = 16;
   const state = { step: 0 };
 
-  // An array's elements as a small table of its last two dimensions, the first page of the others.
-  const cells = (entry, fill) => {
+  // An array's elements as a small table of its last two dimensions, the first page of the others; many as a heat map.
+  const cells = (entry, name, fill) => {
     if (!entry) return el("span", { class: "note" }, "nothing");
     const [shape, elements] = entry;
+    if (typeof elements === "string") return view.heatMap(entry, name);
     if (!elements) return el("span", { class: "note" }, `${shape.join("×") || "scalar"}: too large to be shown`);
     const across = shape.length ? shape[shape.length - 1] : 1;
     const rows = [];
@@ -45,6 +46,7 @@
   };
 
   const table = (data) => {
+    view.clearHeats();
     const step = data.run.steps[state.step];
     const colours = groupColours(data, step);
     const operands = operandsOf(data, state.step).slice(0, 4);
@@ -54,8 +56,8 @@
         "tr",
         view.selectable({ class: rank === view.selection.rank ? "selected" : "", "data-rank": rank }, { rank }),
         el("th", { scope: "row" }, colours.has(rank) && el("i", { class: "swatch", style: `background:${colours.get(rank)}` }), `rank ${rank}`),
-        operands.map(([, held]) => el("td", {}, cells(held(rank)))),
-        el("td", { class: "after" }, (step.values[rank] || [null]).map((entry) => cells(entry, colours.get(rank)))),
+        operands.map(([value, held]) => el("td", {}, cells(held(rank), `${value.name} of rank ${rank}`))),
+        el("td", { class: "after" }, (step.values[rank] || [null]).map((entry) => cells(entry, `${data.text(step.name)} of rank ${rank}`, colours.get(rank)))),
       );
     return el(
       "div", { class: "scroll", tabindex: 0, "aria-label": "values" },
