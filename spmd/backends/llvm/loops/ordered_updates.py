@@ -6,6 +6,7 @@ combines and stores. Out-of-bounds points update a dummy location.
 
 from __future__ import annotations
 
+from spmd.analysis.scalar.build import bits_of, compare, float_of, select
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, expression, parameter, walk
 from spmd.backends.llvm.emit.writer import llvm_type
 from spmd.backends.llvm.loops.element_emitter import Bound, ElementEmitter
@@ -27,6 +28,7 @@ def write_in_order(point: ElementEmitter, update: Update) -> None:
     is_short = len(walk(codes)) <= _SHORT
     places = [_places(point, update, number, _BIAS if is_short else 0) for number in range(len(update.writes))]
     slots = [_spill(point, node) for node in inputs]
+    codes = without_extrema(codes)
     count = width if point.valid is None else point.valid
 
     def one(lane: str) -> None:
@@ -105,6 +107,26 @@ def _places(point: ElementEmitter, update: Update, number: int, bias: int) -> st
     slot = text.allocate(vector)
     text.line(f"store {vector} {pointers}, ptr {slot}")
     return slot
+
+
+def without_extrema(codes: list[Expression]) -> list[Expression]:
+    """Return `codes` with extrema of floats in terms of comparisons.
+
+    Of one lane LLVM compiles them, without AVX-512, to branches on signs, which are not predicted. The extremum of
+    either order of the operands differs from the other's for zeros of both signs, of which one has the wanted bits.
+    """
+    replaced: dict[Expression, Expression] = {}
+    for node in walk(codes):
+        operands = [replaced[operand] for operand in node.operands]
+        if node.primitive in (Primitive.MAXIMUM, Primitive.MINIMUM):
+            above = node.primitive is Primitive.MAXIMUM
+            x, y = operands
+            one, other = (select(compare("ogt" if above else "olt", a, b), a, b) for a, b in ((x, y), (y, x)))
+            both = bits_of(one) & bits_of(other) if above else bits_of(one) | bits_of(other)
+            replaced[node] = select(compare("uno", x, y), x + y, float_of(both))
+        else:
+            replaced[node] = expression(node.primitive, node.type, operands, node.attribute) if operands else node
+    return [replaced[code] for code in codes]
 
 
 def _split(codes: list[Expression], old: int) -> tuple[list[Expression], list[Expression]]:
