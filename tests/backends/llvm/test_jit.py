@@ -16,6 +16,7 @@ import pytest
 
 import spmd
 from spmd.backends.llvm.emit.text import FunctionText
+from spmd.backends.llvm.jit import jit
 from spmd.backends.llvm.jit.jit import Library, compile_ir, compile_object, load_object, once_per_process
 from spmd.backends.llvm.jit.processor import host, target_machine
 from spmd.support.processor import Processor
@@ -169,3 +170,13 @@ def test_nothing_of_libraries_that_were_unloaded_stays() -> None:
     gc.collect()
     assert library.address("f")
     assert len({id(session()) for session in sessions if session() is not None}) <= 2
+
+
+def test_a_module_leaves_no_types_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one context LLVM would rename the second module's type, and keep the first one's forever."""
+    text = "%pair = type { i64, i64 }\ndefine void @f(ptr %p) {\n  store %pair zeroinitializer, ptr %p\n  ret void\n}\n"
+    found: list[str] = []
+    monkeypatch.setattr(jit, "_simplify", lambda module, machine: found.append(str(module)))
+    for _ in range(2):
+        jit.compile_module(text, host())
+    assert found[0] == found[1]

@@ -151,11 +151,14 @@ def verify(text: str, processor: Processor) -> None:
 
 
 def _verified(text: str, processor: Processor) -> llvm.ModuleRef:
-    """Return the parsed and verified module of LLVM IR; f16 conversions are added if `processor` lacks them."""
+    """Return the parsed and verified module of LLVM IR; f16 conversions are added if `processor` lacks them.
+
+    It has a context of its own: types and constants are freed with the context, not with the module.
+    """
     if not processor.has_half and "half" in text:
         text += half.FUNCTIONS
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, llvm.create_context())
         module.verify()
     except RuntimeError as error:
         raise NativeCodeError(f"LLVM rejects the native code: {str(error).strip()}") from None
