@@ -33,14 +33,14 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Side:
+class ProcessStep:
     """One process's step and facts, as sent to the others."""
 
     what: str
     facts: Mapping[str, str]
 
 
-def difference_text(members: Sequence[int], sides: Sequence[Side], advice: str = "") -> str:
+def difference_text(members: Sequence[int], sides: Sequence[ProcessStep], advice: str = "") -> str:
     """Return the text of the differences between the processes ``members``.
 
     Lists each process's step, then each differing fact with its first differing line.

@@ -21,7 +21,7 @@ from collectives.scheduler import Scheduler
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduledStep:
     """The step that a scheduled process runs; ``visible`` if it is observable outside the grid."""
 
     rank: int
@@ -35,7 +35,7 @@ class Step:
 class Order(Protocol):
     """Chooses the process that runs next."""
 
-    def choose(self, ready: Sequence[Step]) -> int:
+    def choose(self, ready: Sequence[ScheduledStep]) -> int:
         """Return the index in `ready` of the step to run next."""
 
 
@@ -45,7 +45,7 @@ class RandomOrder:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def choose(self, ready: Sequence[Step]) -> int:
+    def choose(self, ready: Sequence[ScheduledStep]) -> int:
         return self._random.randrange(len(ready))
 
 
@@ -60,7 +60,7 @@ class ChosenOrder:
         self.choices = list(choices)
         self.alternatives: list[int] = []
 
-    def choose(self, ready: Sequence[Step]) -> int:
+    def choose(self, ready: Sequence[ScheduledStep]) -> int:
         for index, step in enumerate(ready):
             if not step.visible:
                 return index
@@ -127,8 +127,8 @@ class ExploringScheduler(Scheduler):
     def __init__(self, size: int, order: Order, faults: Iterable[Fault] = ()) -> None:
         super().__init__(size, 1)
         self.order = order
-        self.trace: list[Step] = []
-        self._announced = [Step(rank, "begins") for rank in range(size)]
+        self.trace: list[ScheduledStep] = []
+        self._announced = [ScheduledStep(rank, "begins") for rank in range(size)]
         planned = list(faults)
         self._progress = [
             _Progress(faults={fault.at: fault for fault in planned if fault.rank == rank}) for rank in range(size)
@@ -147,7 +147,7 @@ class ExploringScheduler(Scheduler):
         self.lock.acquire()
         if fault is not None and fault.kind == "slow":
             progress.slow_until = progress.steps + fault.steps
-        self._announced[rank] = Step(rank, what, visible)
+        self._announced[rank] = ScheduledStep(rank, what, visible)
         if fault is not None and fault.kind == "stops":
             self.block(rank, f"{what} (stopped: {fault})")
             return
@@ -158,7 +158,7 @@ class ExploringScheduler(Scheduler):
         self._check()
 
     def block(self, rank: int, what: str) -> None:
-        self._announced[rank] = Step(rank, f"goes on after {what}")
+        self._announced[rank] = ScheduledStep(rank, f"goes on after {what}")
         super().block(rank, what)
 
     def lend(self) -> None:

@@ -92,7 +92,7 @@ class RankWatcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Start:
+class JobStart:
     """The ``command`` of a launcher of some ``kind``, and the variables added to its environment.
 
     All of its ranks may be on ``one_machine``. A job with ``growth`` is elastic, and can be found by other commands. If
@@ -107,7 +107,7 @@ class Start:
     ranks: int = 0
 
 
-def run(start: Start, *, again: Callable[[], Start | str] | None = None, patience: Patience = Patience()) -> int:
+def run(start: JobStart, *, again: Callable[[], JobStart | str] | None = None, patience: Patience = Patience()) -> int:
     """Run a launcher, and return the exit status.
 
     The status is that of the first rank that failed, or 128 + N after signal N. Signals to this process are forwarded
@@ -126,7 +126,7 @@ def run(start: Start, *, again: Callable[[], Start | str] | None = None, patienc
     return failure.EXIT_FAILURE
 
 
-def _run_once(start: Start, starts: int, patience: Patience) -> int | None:
+def _run_once(start: JobStart, starts: int, patience: Patience) -> int | None:
     """Return the exit status; None if the job, after `starts` starts, is to be started again."""
     kind, growth, one_machine, ranks = start.kind, start.growth, start.one_machine, start.ranks
     grows = growth is not None and growth.most > 0

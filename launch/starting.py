@@ -73,16 +73,16 @@ def _plan(args: argparse.Namespace, command: list[str], chosen: Settings | None)
     )
 
 
-def _start(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.Start:
+def _start(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.JobStart:
     """Return the command and environment that start `plan`, elastic if settings for that are `chosen`."""
     alone = mpirun.on_one_machine(launcher, plan)
     host = os.uname().nodename if alone else ""
     growth = None if chosen is None else job.Growth(plan.ranks, chosen.most, host, chosen.patience)
     line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
-    return job.Start(line, added, launcher.kind, alone, growth, plan.ranks)
+    return job.JobStart(line, added, launcher.kind, alone, growth, plan.ranks)
 
 
-def _restart(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.Start | str:
+def _restart(launcher: mpirun.Launcher, plan: mpirun.Job, chosen: Settings | None) -> job.JobStart | str:
     """Return the start of `plan` without the hosts that cannot be reached now, or why too few ranks are left."""
     lost = remote.unreachable(plan.hosts)
     for text in lost.values():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectives.failure import REPORTS_VARIABLE, launched_rank
-from collectives.record.reading import Call, Record, RecordError, read
+from collectives.record.reading import Record, RecordedCall, RecordError, read
 from collectives.states import ranges_text
 from launch.recording import RunningJob
 
@@ -80,7 +80,7 @@ def _state(
     return RankState(record.rank, doing, "", _since(now, last or None), (), _steps(record, now), late, memory)
 
 
-def _end(call: Call | None) -> float:
+def _end(call: RecordedCall | None) -> float:
     return 0.0 if call is None or call.completed is None else call.completed
 
 
@@ -88,7 +88,7 @@ def _since(now: float, then: float | None) -> float:
     return 0.0 if then is None else max(0.0, now - then)
 
 
-def _reached(calls: Sequence[Call]) -> dict[str, int]:
+def _reached(calls: Sequence[RecordedCall]) -> dict[str, int]:
     """Return the sequence number of the last collective called in each group, including pending ones."""
     found: dict[str, int] = {}
     for call in calls:

@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 from mpi4py import MPI
 
-from collectives.agreement import Agreement, Side, difference_text
+from collectives.agreement import Agreement, ProcessStep, difference_text
 from collectives.arguments import as_members
 from collectives.arrays import Array, DType
 from collectives.communicator import SET_UP, BoundCollective, Communicator, Request, Start, V
@@ -150,7 +150,7 @@ class CheckedCommunicator(Communicator):
         try:
             check.finish()
         except _DifferentAgreements:
-            sides = self.allgather_object(Side(agreement.what, agreement.facts()), agreement.what)
+            sides = self.allgather_object(ProcessStep(agreement.what, agreement.facts()), agreement.what)
             raise CommunicationError(difference_text(self.members, sides, agreement.advice)) from None
 
     def compare_call(self, operation: Operation, where: str) -> None:

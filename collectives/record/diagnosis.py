@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from collectives.record.reading import Call, Record
+from collectives.record.reading import Record, RecordedCall
 from collectives.states import ranges_text
 
 #: Collectives in which every rank waits for the last to arrive.
@@ -74,9 +74,9 @@ class _Group:
 
     def __init__(self, name: str, members: tuple[int, ...]) -> None:
         self.name, self.members = name, members
-        self.calls: dict[int, dict[int, Call]] = defaultdict(dict)
+        self.calls: dict[int, dict[int, RecordedCall]] = defaultdict(dict)
 
-    def last(self, rank: int) -> Call | None:
+    def last(self, rank: int) -> RecordedCall | None:
         numbers = [number for number, calls in self.calls.items() if rank in calls]
         return self.calls[max(numbers)][rank] if numbers else None
 
@@ -175,7 +175,7 @@ class _Found:
                 culprits.setdefault(rank, self._doing(rank, group))
         yield from culprits.values()
 
-    def _is_passing(self, rank: int, call: Call) -> bool:
+    def _is_passing(self, rank: int, call: RecordedCall) -> bool:
         """Return whether the call may have been about to complete: the job was running, and ranks write at different
         times.
         """
@@ -184,7 +184,7 @@ class _Found:
             return False
         return written - call.started < self._moment
 
-    def _since(self, rank: int, call: Call) -> str:
+    def _since(self, rank: int, call: RecordedCall) -> str:
         written = self._records[rank].written
         if call.started is None or written is None:
             return ""
@@ -207,7 +207,7 @@ class _Found:
             now = f"since then it communicates no more{doing}"
         return f"{_ranks([rank])} is behind. {before}; {now}."
 
-    def _where(self, call: Call) -> str:
+    def _where(self, call: RecordedCall) -> str:
         if call.is_transfer:
             return f"transfer {call.group}"
         return str(self._groups[call.group])
@@ -296,7 +296,7 @@ def _ends(group: _Group) -> tuple[int, int] | None:
     return (first, second) if (match[2][0] == "0") is (match[1] == "send") else (second, first)
 
 
-def _call(call: Call) -> str:
+def _call(call: RecordedCall) -> str:
     return call.text + (f" at {call.place}" if call.place else "")
 
 

@@ -39,7 +39,7 @@ class RecordError(CommunicationError, ValueError):
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """A collective or a transfer as one rank called it, number ``number`` of ``group``.
 
     Times are in seconds since the epoch; None if it has not happened or is unknown.
@@ -58,7 +58,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Activity:
+class RecordedActivity:
     """Something else that a rank did: a step, a compilation, a checkpoint; ``ended`` is None while it runs."""
 
     text: str
@@ -81,8 +81,8 @@ class Record:
     goes_on: bool
     written: float | None
     groups: dict[str, tuple[int, ...]]
-    calls: tuple[Call, ...]
-    activities: tuple[Activity, ...]
+    calls: tuple[RecordedCall, ...]
+    activities: tuple[RecordedActivity, ...]
 
 
 def read_all(paths: Sequence[Path]) -> list[Record]:
@@ -175,7 +175,7 @@ def _record(path: Path, content: Any) -> Record:
         groups,
         tuple(_call(number, entry) for number, entry in enumerate(entries)),
         tuple(
-            Activity(
+            RecordedActivity(
                 f"{_text(note['kind'])} {_text(note['what'])}",
                 _seconds(note["time_created_ns"]) or 0.0,
                 _seconds(note["time_discovered_completed_ns"]),
@@ -192,7 +192,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _call(number: int, entry: Any) -> Call:
+def _call(number: int, entry: Any) -> RecordedCall:
     missing = {"profiling_name", "collective_seq_id", "process_group", "state"} - set(entry)
     if missing:
         raise RecordError(f"entry {number} has no {', '.join(sorted(missing))}")
@@ -204,7 +204,7 @@ def _call(number: int, entry: Any) -> Call:
     text = op or f"{name} of {_extent(inputs)} {', '.join(dtypes)}".rstrip()
     # The gloo backend of PyTorch only records that a call is retired.
     state = "completed" if entry.get("retired") and entry["state"] == "scheduled" else _text(entry["state"])
-    return Call(
+    return RecordedCall(
         _text(entry["process_group"][0]),
         int(entry["p2p_seq_id"] if is_transfer else entry["collective_seq_id"]),
         name,

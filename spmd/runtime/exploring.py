@@ -11,7 +11,15 @@ from typing import Any, Unpack
 import numpy as np
 
 from collectives.errors import CommunicationError
-from collectives.exploration import ChosenOrder, ExploringScheduler, Fault, Order, RandomOrder, Step, draw_faults
+from collectives.exploration import (
+    ChosenOrder,
+    ExploringScheduler,
+    Fault,
+    Order,
+    RandomOrder,
+    ScheduledStep,
+    draw_faults,
+)
 from collectives.grid import ProcessGrid
 from collectives.threads import run
 from spmd.compiler.pipeline.options import CompileOptions
@@ -38,7 +46,7 @@ class OrderOutcome:
     results: tuple[tuple[Array, ...], ...] | None
     error: Exception | None
     observed: object
-    trace: tuple[Step, ...]
+    trace: tuple[ScheduledStep, ...]
     faults: tuple[Fault, ...] = ()
 
     @property
@@ -203,7 +211,7 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _shared(one: Sequence[Step], other: Sequence[Step]) -> int:
+def _shared(one: Sequence[ScheduledStep], other: Sequence[ScheduledStep]) -> int:
     """Return the length of the common prefix of two traces."""
     shorter = min(len(one), len(other))
     return next((at for at in range(shorter) if one[at] != other[at]), shorter)

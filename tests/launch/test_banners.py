@@ -99,7 +99,7 @@ def test_what_begins_like_a_banner_is_not_held_for_ever(tmp_path: Path) -> None:
 
 
 def test_a_rule_that_nothing_follows_reaches_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
-    job.run(job.Start([sys.executable, "-c", f"import os; os.write(2, {RULE!r})"], {}))
+    job.run(job.JobStart([sys.executable, "-c", f"import os; os.write(2, {RULE!r})"], {}))
     assert capfd.readouterr().err == RULE.decode()
 
 

@@ -41,7 +41,7 @@ def test_a_rank_is_missing_once_others_have_waited_for_it(
     assert watched.missing() == (None if seconds is None else 1)
 
 
-def started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> job.Start | str:
+def started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str) -> job.JobStart | str:
     """What is started in place of a job on this machine and two others, of which the second cannot be reached then."""
     shell, dead = tmp_path / "shell", tmp_path / "dead"
     shell.write_text(f'#!/bin/sh\n[ "$1" != second -o ! -e {dead} ] || {{ echo no route to $1 >&2; exit 255; }}\n')
@@ -49,9 +49,9 @@ def started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *options: str
     monkeypatch.setenv(remote.SHELL_VARIABLE, str(shell))
     monkeypatch.setattr(mpirun, "find", lambda: Launcher("mpirun", "openmpi"))
     monkeypatch.setattr(elastic, "refusal", lambda launcher: None)
-    found: list[job.Start | str] = []
+    found: list[job.JobStart | str] = []
 
-    def run(start: job.Start, *, again: Any) -> int:
+    def run(start: job.JobStart, *, again: Any) -> int:
         dead.touch()
         found.append(again())
         return 0
@@ -80,9 +80,9 @@ def test_a_job_of_too_few_ranks_is_not_started_again(tmp_path: Path, monkeypatch
 def test_a_reason_not_to_start_again_ends_the_job(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    started: list[job.Start] = []
+    started: list[job.JobStart] = []
     monkeypatch.setattr(job, "_run_once", lambda start, *_: started.append(start))
-    first, second = job.Start(["first"], {}), job.Start(["second"], {})
-    answers: list[job.Start | str] = [second, "no ranks are left"]
+    first, second = job.JobStart(["first"], {}), job.JobStart(["second"], {})
+    answers: list[job.JobStart | str] = [second, "no ranks are left"]
     assert job.run(first, again=lambda: answers.pop(0)) == 1
     assert started == [first, second] and capfd.readouterr().err == "spmd launch: no ranks are left\n"

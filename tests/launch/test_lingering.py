@@ -69,7 +69,7 @@ def test_a_launcher_that_hangs_is_ended(
     monkeypatch.setattr(tempfile, "tempdir", None)
     rank = RANK.format(notes="\n".join(notes))
     variables = {"SEEN": str(seen)} | ({ELASTIC_VARIABLE: "1"} if elastic else {})
-    assert job.run(job.Start([sys.executable, "-c", LAUNCHER, rank], variables), patience=AT_ONCE) == status
+    assert job.run(job.JobStart([sys.executable, "-c", LAUNCHER, rank], variables), patience=AT_ONCE) == status
     assert words in capfd.readouterr().err
     assert not list(temporary.iterdir())
 
@@ -113,7 +113,7 @@ def test_the_folder_of_the_launcher_lies_in_the_job_s_own_and_goes_with_it(
     monkeypatch.setattr(tempfile, "tempdir", None)
     said = tmp_path / "told"
     makes = ["sh", "-c", f'mkdir "${mpirun.SESSION_VARIABLE}/ompi.$$" && echo "${mpirun.SESSION_VARIABLE}" > {said}']
-    assert job.run(job.Start(makes, {})) == 0
+    assert job.run(job.JobStart(makes, {})) == 0
     base = Path(said.read_text().strip())
     assert base.parent == tmp_path and not base.exists()
 
@@ -124,6 +124,6 @@ def test_the_user_says_where_the_folder_of_the_launcher_lies(
 ) -> None:
     monkeypatch.setenv(variable, str(tmp_path / "mine"))
     said = tmp_path / "told"
-    assert job.run(job.Start(["sh", "-c", f'echo "${mpirun.SESSION_VARIABLE} ${variable}" > {said}'], {})) == 0
+    assert job.run(job.JobStart(["sh", "-c", f'echo "${mpirun.SESSION_VARIABLE} ${variable}" > {said}'], {})) == 0
     other = "" if variable == mpirun.SESSIONS_VARIABLE else str(tmp_path / "mine")
     assert said.read_text() == f"{other} {tmp_path / 'mine'}\n"

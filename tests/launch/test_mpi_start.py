@@ -36,7 +36,7 @@ time.sleep(600)
 def test_a_rank_that_begins_alone_ends_the_job(capfd: pytest.CaptureFixture[str]) -> None:
     settings = {TIMEOUT_VARIABLE: "0.05", ABORT_VARIABLE: "1"}
     patience = job.Patience(look=0.02, ending=0.0)
-    assert job.run(job.Start([sys.executable, "-c", LAUNCHER], settings, ranks=3), patience=patience) == 1
+    assert job.run(job.JobStart([sys.executable, "-c", LAUNCHER], settings, ranks=3), patience=patience) == 1
     err = capfd.readouterr().err
     assert "spmd launch: rank 0 has waited" in err
     assert err.rstrip().endswith("s for MPI to begin: ranks 1-2 have not come")

@@ -26,7 +26,7 @@ HELD_BYTES = 1 << 18
 
 def talk(stream: str, program: str = TALK) -> int:
     """The status of a job whose launcher, here a plain process, talks."""
-    return job.run(job.Start([sys.executable, "-c", program, stream], {}), patience=job.Patience(look=0.02))
+    return job.run(job.JobStart([sys.executable, "-c", program, stream], {}), patience=job.Patience(look=0.02))
 
 
 @pytest.fixture

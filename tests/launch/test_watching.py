@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from collectives.record.reading import Activity, Call, Record
+from collectives.record.reading import Record, RecordedActivity, RecordedCall
 from launch.cli import main
 from launch.watching import states
 
 
-def call(number: int, started: float, completed: float | None, group: str = "all") -> Call:
+def call(number: int, started: float, completed: float | None, group: str = "all") -> RecordedCall:
     state = "started" if completed is None else "completed"
-    return Call(group, number, "all_reduce", "all_reduce of x", (), state, "p.py:3", False, started, completed)
+    return RecordedCall(group, number, "all_reduce", "all_reduce of x", (), state, "p.py:3", False, started, completed)
 
 
-def record(rank: int, *calls: Call, steps: tuple[tuple[float, float | None], ...] = ()) -> Record:
-    activities = tuple(Activity("step @main", began, ended) for began, ended in steps)
+def record(rank: int, *calls: RecordedCall, steps: tuple[tuple[float, float | None], ...] = ()) -> Record:
+    activities = tuple(RecordedActivity("step @main", began, ended) for began, ended in steps)
     return Record(Path(), rank, "", "", True, 100.0, {"all": (0, 1, 2)}, calls, activities)
 
 
