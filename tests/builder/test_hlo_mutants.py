@@ -3,6 +3,8 @@
 import re
 from random import Random
 
+import pytest
+
 import spmd
 from spmd.builder.hlo import print_hlo
 from tests.artifacts.programs import PROGRAMS
@@ -41,11 +43,14 @@ def _seeds() -> list[str]:
     return texts
 
 
-def test_mutants_of_hlo_text_are_read_or_refused_at_a_place() -> None:
-    random, seeds = Random("HLO"), _seeds()
+@pytest.mark.parametrize(
+    ("seed", "count"), [("HLO", 300), *[pytest.param(f"HLO {n}", 20_000, marks=pytest.mark.slow) for n in range(10)]]
+)
+def test_mutants_of_hlo_text_are_read_or_refused_at_a_place(seed: str, count: int) -> None:
+    random, seeds = Random(seed), _seeds()
     assert len(seeds) > 3
     refused = 0
-    for _ in range(300):
+    for _ in range(count):
         text = mutated_text(random.choice(seeds), random)
         try:
             module = spmd.parse(text)
@@ -55,7 +60,7 @@ def test_mutants_of_hlo_text_are_read_or_refused_at_a_place() -> None:
             refused += 1
             continue
         assert spmd.parse(str(module))
-    assert 100 < refused < 290
+    assert count / 3 < refused < count * 29 / 30
 
 
 def test_an_instruction_reads_alike_as_xla_prints_it_and_with_other_spaces() -> None:

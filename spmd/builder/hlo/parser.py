@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spmd import types as t
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import CALLEES, XlaComputation, known_parts, region_of
+from spmd.builder.errors import ArgumentError
 from spmd.builder.hlo.aliases import read_aliases
 from spmd.builder.hlo.reader import (
     AttributeText,
@@ -287,7 +288,7 @@ class _ComputationScope:
                 self.builder.set_sharding(sharding)
             before = len(self.builder.block.ops)
             result = make(call)
-        except (InferenceError, ValueError, LookupError, TypeError, OverflowError) as error:
+        except (ArgumentError, InferenceError, ValueError, LookupError, TypeError, OverflowError) as error:
             raise instruction.fail(str(error)) from None
         finally:
             self.builder.clear_sharding()
