@@ -23,7 +23,7 @@ def _place(text: str) -> tuple[int, ...]:
 
 
 def alias_text(alias: Alias, kind: str = "") -> str:
-    """`{1}: (0, {})`, with `kind` behind where it is given."""
+    """Return `{1}: (0, {})`, with `kind` behind where it is given."""
     result, (operand, part) = alias
     places = ["{" + ",".join(map(str, place)) + "}" for place in (result, part)]
     return f"{places[0]}: ({operand}, {places[1]}{f', {kind}' if kind else ''})"

@@ -67,7 +67,7 @@ def _same(call: Call) -> XlaOp:
 
 @instruction("copy-start")
 def _copy_start(call: Call) -> XlaOp:
-    """(copy, operand, context)."""
+    """Return (copy, operand, context)."""
     operand = call.operand()
     return call.builder.Tuple([operand, operand, *_contexts(call, call.shape.parts[2:])])
 
@@ -78,7 +78,7 @@ def _copy_done(call: Call) -> XlaOp:
 
 
 def _contexts(call: Call, shapes: Sequence[Shape]) -> list[XlaOp]:
-    """What a pair hands on beside values: numbers that mean nothing here."""
+    """Return zeros of `shapes`: what a pair passes on beside values, which nothing reads."""
     return [call.builder.Constant(np.zeros(shape.sizes, shape.numpy_dtype())) for shape in shapes]
 
 
@@ -89,7 +89,7 @@ def _all_reduce_start(call: Call) -> XlaOp:
 
 @instruction("all-gather-start", "collective-permute-start")
 def _collective_start(call: Call) -> XlaOp:
-    """(operands, result, contexts...)."""
+    """Return (operands, result, contexts...)."""
     operands = call.operands()
     operand_shape, result, *contexts = call.shape.parts
     work = INSTRUCTIONS[call.instruction.opcode.removesuffix("-start")](call.of_shape(result))
@@ -99,7 +99,7 @@ def _collective_start(call: Call) -> XlaOp:
 
 @instruction("async-start")
 def _async_start(call: Call) -> XlaOp:
-    """((operands...), result, contexts...) of the computation that `calls` names, or of `call` in `call-start`."""
+    """Return ((operands...), result, contexts...) of the computation in `calls`, or of `call` in `call-start`."""
     operands = call.operands()
     _, result, *contexts = call.shape.parts
     call.attribute("async_execution_thread", "")

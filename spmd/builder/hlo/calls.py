@@ -48,7 +48,7 @@ def _convolution(call: Call) -> XlaOp:
 
 
 def _labels(text: str) -> ConvolutionDimensionNumbers:
-    """`b01f_01io->b01f`: batch, feature, input, output and the number of each spatial dimension."""
+    """Read `b01f_01io->b01f`: batch, feature, input, output and the number of each spatial dimension."""
     match = re.fullmatch(r"(\w+)_(\w+)->(\w+)", text)
     if match is None:
         raise ValueError(f"dim_labels={text} are no dimension labels such as b01f_01io->b01f")
@@ -89,7 +89,7 @@ def _call(call: Call) -> XlaOp:
 
 @instruction("fusion")
 def _fusion(call: Call) -> XlaOp:
-    """What was fused is a computation like any other: how it is run is not part of its meaning."""
+    """Call what was fused, a computation like any other: how it is run is not part of its meaning."""
     call.attribute("kind", "")
     return ops.Call(call.computation("calls"), call.operands(), builder=call.builder)  # type: ignore[call-arg]
 
@@ -251,7 +251,7 @@ def _add_dependency(call: Call) -> XlaOp:
 
 @instruction("after-all")
 def _after_all(call: Call) -> XlaOp:
-    """After the operands that are tokens; others hold nothing up."""
+    """Return a token after the operands that are tokens; others impose no order."""
     return call.builder.AfterAll([operand for operand in call.operands() if operand.shape.is_token()])
 
 
@@ -259,7 +259,7 @@ def _after_all(call: Call) -> XlaOp:
 
 
 def _transfer_pairs(call: Call) -> list[tuple[int, int]] | None:
-    """Who sends to whom, which HLO text tells in the frontend's attributes; None when it does not."""
+    """Return the pairs of source and target in the frontend's attributes; None where there are none."""
     pairs_text = call.frontend(TRANSFER_PAIRS, "")
     return read_pairs(pairs_text) if pairs_text else None
 

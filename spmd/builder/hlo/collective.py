@@ -111,7 +111,7 @@ TRANSFER_PAIRS = "_xla_send_recv_source_target_pairs"
 
 
 def read_pairs(text: str) -> list[tuple[int, int]]:
-    """`{{0,1},{1,2}}`: who sends to whom."""
+    """Read `{{0,1},{1,2}}`, pairs of source and target."""
     rows = [split(row) for row in split(text)]
     return [(int(source), int(target)) for source, target in rows]
 
@@ -124,7 +124,7 @@ def _write(opcode: str, body: Body, op: Op) -> None:
 
 
 def _attributes(body: Body, op: Op) -> list[str]:
-    """What HLO says of a collective, out of what the op is declared to have."""
+    """Return the attributes of a collective in HLO text, of those that the op is declared to have."""
     assert op.definition is not None
     declared = op.definition.attribute_table
     if "has_dynamic_root" in declared and op["has_dynamic_root"]:
@@ -151,12 +151,12 @@ _DIMENSIONS = ("all_gather_dim", "scatter_dimension", "split_dimension")
 
 
 def pairs_text(op: Op) -> str:
-    """`{{0,1},{1,2}}`: who sends to whom."""
+    """Return `{{0,1},{1,2}}`, pairs of source and target."""
     return "{" + ",".join(integers(pair) for pair in op["source_target_pairs"].tolist()) + "}"
 
 
 def _write_all_to_all(opcode: str, body: Body, op: Op) -> None:
-    """HLO exchanges blocks in place; they are then moved to where they are to be joined."""
+    """Write an exchange of blocks in place, as HLO has it, and move the blocks to where they are joined."""
     attributes = _attributes(body, op)
     for value, result in zip(op.operands, op.results, strict=True):
         exchanged = body.add(opcode, value.type, [body.name_of(value)], attributes)

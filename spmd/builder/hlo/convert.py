@@ -49,7 +49,7 @@ def _iota(body: Body, op: Op) -> None:
 
 @converts("stablehlo.broadcast_in_dim")
 def _broadcast(body: Body, op: Op) -> None:
-    """HLO's broadcast keeps sizes: dimensions of size 1 that grow are taken away first."""
+    """Write a broadcast, which keeps sizes in HLO: dimensions of size 1 that grow are removed first."""
     operand, dimensions = op.operands[0], op["broadcast_dimensions"]
     sizes, most, target = operand.tensor.shape, bound_shape(operand.tensor), bound_shape(op.result.tensor)
     kept = [own for own, number in enumerate(dimensions) if most[own] == target[number]]
@@ -149,7 +149,7 @@ def _gather(body: Body, op: Op) -> None:
 
 @converts("stablehlo.scatter")
 def _scatter(body: Body, op: Op) -> None:
-    """XLA leaves out windows that are partly outside: where elements are judged by themselves, there is room for them.
+    """Write a scatter; where elements are tested one by one, pad the operands, since XLA skips windows partly outside.
 
     The operands are then padded by what windows may stick out, the indices are shifted, and the padding is cut off.
     """
@@ -183,7 +183,7 @@ _ZEROS = {"i1": "false", "complex": "(0, 0)"}
 
 
 def _room(op: Op) -> list[int]:
-    """By how many elements windows may stick out along each dimension of the operand."""
+    """Return by how many elements windows may extend beyond the operand along each dimension."""
     numbers = op["scatter_dimension_numbers"]
     absent = (*numbers.inserted_window_dims, *numbers.input_batching_dims)
     window = [dimension for dimension in range(op.operands[0].tensor.rank) if dimension not in absent]
@@ -214,7 +214,7 @@ def _shifted(body: Body, op: Op, room: Sequence[int]) -> str:
 
 
 def _along(body: Body, type: t.TensorType, dimension: int, values: Sequence[int]) -> str:
-    """`values` along `dimension` of an array of `type`; a scalar of all of it where it has no such dimension."""
+    """Write `values` along `dimension` of an array of `type`; a scalar where there is no such dimension."""
     implicit = dimension == type.rank
     shape = t.TensorType(() if implicit else (len(values),), type.element_type)
     text = str(values[0]) if implicit else integers(values)
@@ -312,7 +312,7 @@ def window_text(
     spread: Sequence[int] | None,
     reversal: Sequence[bool] | None = None,
 ) -> str:
-    """`window={size=2x2 stride=2x2}`; what has its default is left out."""
+    """Return `window={size=2x2 stride=2x2}`; what has its default is omitted."""
     fields = ["size=" + "x".join(map(str, size))] if len(size) else []
     fields += _field("stride", strides)
     if padding is not None and padding.any():

@@ -82,7 +82,7 @@ def _composite(body: Body, op: Op) -> None:
 
 @converts("stablehlo.if", "stablehlo.case")
 def _conditional(body: Body, op: Op) -> None:
-    """Each branch takes what it uses from outside, as one value or a tuple."""
+    """Write a conditional; each branch takes what it uses from outside, as one value or a tuple."""
     operands, branches = [], []
     for index, region in enumerate(op.regions):
         used = _used(region)
@@ -97,7 +97,7 @@ def _conditional(body: Body, op: Op) -> None:
 
 
 def _used(region: Region) -> list[Value]:
-    """Values from outside that a region uses, without constants, which are written again inside."""
+    """Return the values from outside that a region uses, without constants, which are written again inside."""
     probe = Op("region", regions=[region])
     return [value for value in captured_values(probe) if not _is_constant(value)]
 
@@ -109,7 +109,7 @@ def _is_constant(value: Value) -> bool:
 
 @converts("stablehlo.while")
 def _while(body: Body, op: Op) -> None:
-    """The state is one tuple: the loop's values, then those used from outside, which do not change."""
+    """Write a loop. Its state is one tuple: the loop's values, then those used from outside, which do not change."""
     outside = [value for value in captured_values(op) if not _is_constant(value)]
     types = [*op.result_types, *(value.type for value in outside)]
     names = [*body.names_of(op.operands), *body.names_of(outside)]
@@ -131,7 +131,7 @@ _OF_HLO = ("window", "dim_labels", "feature_group_count", "batch_group_count", "
 
 
 def _approximate_top_k(body: Body, op: Op) -> None:
-    """The first along a dimension, in the order of the computation that is called: all of it in order, and cut."""
+    """Write the first elements along a dimension, in the order of the called computation, as a sort and a slice."""
     count, config = len(op.results), options(op)
     dimension, most = config["reduction_dim"], config["top_k"]
     assert isinstance(dimension, int) and isinstance(most, int)
@@ -239,7 +239,7 @@ def _constraint(body: Body, op: Op) -> None:
 
 @converts("sdy.manual_computation")
 def _manual_computation(body: Body, op: Op) -> None:
-    """The blocks of the operands, the body's ops, each said to be of blocks, and the whole results of these."""
+    """Write the blocks of the operands, the body's ops, each marked as of blocks, and the whole results."""
     printer, block, axes = body.printer, op.regions[0].block, op["manual_axes"].axes
     shardings = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
     if not shardings:

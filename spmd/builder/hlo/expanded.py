@@ -52,7 +52,7 @@ _REGISTERS = {
 
 
 def _write(body: Body, op: Op) -> None:
-    """The instructions of an elementwise op; one that has no scalar form on its types is one instruction."""
+    """Write the instructions of an elementwise op; one without a scalar form on its types is one instruction."""
     writer = _Writer(body, op.result.tensor)
     parameters: list[Expression] = []
     operands = []
@@ -209,7 +209,7 @@ _WRITERS = {
 
 
 def _named_call(body: Body, op: Op) -> None:
-    """An op that has no definition over primitives, as a call of its name, which is read here alone."""
+    """Write an op without a definition over primitives as a call of its name, which only this reader knows."""
     body.instruction(op, "custom-call", op.operands, [f'custom_call_target="{op.name}"'])
 
 

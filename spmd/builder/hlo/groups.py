@@ -51,7 +51,7 @@ def _iota(sizes: str, order: str | None) -> np.ndarray[tuple[int, ...], np.dtype
 
 
 def _of_mesh(text: str) -> Groups:
-    """One group for each place on the other axes; its members in the order of the axes named."""
+    """Return one group for each place on the other axes; its members in the order of the named axes."""
     match = _MESH.fullmatch(text)
     if match is None:
         raise ValueError(f"replica_groups={text} are no groups of a mesh")
@@ -89,7 +89,7 @@ def _devices(text: str | None, sizes: list[int]) -> np.ndarray[tuple[int, ...], 
 
 
 def _part(text: str, sizes: dict[str, int]) -> tuple[str, int, int]:
-    """(axis, first, last): an axis goes from 1 to its size, a part of it between two of its divisors."""
+    """Return (axis, first, last): an axis goes from 1 to its size, a part of it between two of its divisors."""
     match = _PART.fullmatch(text)
     if match is None or match[1] not in sizes:
         raise ValueError(f"{text} is no axis of the mesh")

@@ -197,8 +197,8 @@ def _sort(call: Call) -> XlaOp:
 
 @instruction("scan")
 def _scan(call: Call) -> XlaOp:
-    """Slices of the first operands along a dimension go through a computation one after another, with carries that the
-    last operands begin; the slices that come of it, laid side by side, and the last carries are the results."""
+    """Apply a computation to slices of the first operands along a dimension, one after another, with carries that begin
+    as the last operands; the results are the slices that it returns, side by side, and the last carries."""
     operands = checks.arrays(call.builder, call.operands(), "operands")
     dimension, carries = call.dimension("dimensions"), call.integer("num_carries")
     inputs = len(operands) - carries
@@ -249,7 +249,7 @@ def _starts(starts: list[XlaOp], operand: XlaOp) -> XlaOp | list[XlaOp]:
 
 
 def _numbers(call: Call, kind: type[N]) -> N:
-    """Dimension numbers, each an attribute of its name; those of batching dimensions may be missing."""
+    """Return dimension numbers, each an attribute of its name; those of batching dimensions may be missing."""
     values = {
         name: call.integers(name, "{}" if "batching" in name else None)
         for name in [each.name for each in fields(kind)]
@@ -269,7 +269,7 @@ def _gather(call: Call) -> XlaOp:
 
 @instruction("scatter")
 def _scatter(call: Call) -> XlaOp:
-    """XLA's own: a window of which any element lies outside of the operands is left out whole."""
+    """Return XLA's scatter: a window with any element outside of the operands is skipped whole."""
     operands = of_one_type(call.operands())
     count = len(operands) // 2
     numbers = _numbers(call, ScatterDimensionNumbers)
@@ -290,7 +290,7 @@ def _scatter(call: Call) -> XlaOp:
 
 
 def precision(call: Call) -> list[str] | None:
-    """`operand_precision={highest,default}`."""
+    """Read `operand_precision={highest,default}`."""
     names = [part.upper() for part in split(call.attribute("operand_precision", "{}"))]
     return names or None
 

@@ -43,7 +43,7 @@ def _call(call: Call, target: str, operand: XlaOp, shape: Shape, sharding: str) 
 
 
 def _shardings(call: Call, name: str) -> Iterator[tuple[str, str]]:
-    """GSPMD's strings for the shardings of an attribute of the frontend: of the value outside, and inside."""
+    """Yield GSPMD's strings for the shardings of a frontend's attribute: of the value outside, and inside."""
     meshes = parse_attribute(call.header("xla.sdy.meshes"))
     per_value = parse_attribute(call.frontend(name))
     manual = parse_attribute(call.frontend("xla.sdy.manual_axes"))

@@ -91,7 +91,7 @@ def _process_count(name: str, count: AttributeText) -> int:
 
 
 def _keep_aliases(main: Function, aliases: AttributeText) -> None:
-    """Arguments whose memory results may take, as JAX marks them."""
+    """Mark the arguments whose memory results may take, as JAX does."""
     count = len(main.type.inputs)
     attributes = [dict(entries) for entries in main.argument_attributes]
     for place, (argument, part) in read_aliases(aliases.text):
@@ -315,7 +315,7 @@ class _ComputationScope:
         return True
 
     def _sharding(self, instruction: Instruction) -> str | None:
-        """How the text says that a value is cut; in the program of one device, where blocks came from: nothing."""
+        """Return how the text says that a value is divided; None in a partitioned program, whose values are blocks."""
         return None if self._reader.is_partitioned else instruction.attributes.get("sharding")
 
     def _keep_place(self, instruction: Instruction, value: Value, made: Sequence[Op]) -> None:
@@ -347,7 +347,7 @@ class _ComputationScope:
 
     @property
     def header(self) -> dict[str, AttributeText]:
-        """The attributes of the module."""
+        """Return the attributes of the module."""
         return self._reader.module.attributes
 
     def group_size(self, *, partitions: bool) -> int:
@@ -371,7 +371,7 @@ class Call:
 
     @property
     def shape(self) -> Shape:
-        """The result's shape as the text has it; ParseError where it has none."""
+        """Return the result's shape as the text has it; ParseError where it has none."""
         if self.instruction.shape is None:
             raise self.fail("the shape of the result is missing")
         return self.instruction.shape
@@ -425,7 +425,7 @@ class Call:
         return int(self.attribute(name, None if default is None else str(default)))
 
     def integers(self, name: str, default: str | None = None) -> list[int]:
-        """`{1,2}`."""
+        """Read `{1,2}`."""
         return [int(part) for part in split(self.attribute(name, default))]
 
     def channel(self) -> int | None:
@@ -433,7 +433,7 @@ class Call:
         return self.integer("channel_id") or 1 if self.has("channel_id") else None
 
     def dimension(self, name: str) -> int:
-        """`{1}`: the one dimension that attribute `name` gives."""
+        """Read `{1}`, the one dimension that attribute `name` gives."""
         numbers = self.integers(name)
         if len(numbers) != 1:
             raise ValueError(f"{name} is one dimension here, got {numbers}")
@@ -474,7 +474,7 @@ class Call:
         return one
 
     def constant(self, text: str) -> Array | None:
-        """The constant that stands beside the text, and for which `text` stands in it; None where it is none."""
+        """Return the constant for which `text` stands; None where there is none."""
         return self._scope.constants.get(text)
 
     def group_size(self, groups: Sequence[Sequence[int]]) -> int:
@@ -499,7 +499,7 @@ _ASYNCHRONOUS = ("-start", "-update", "-done")
 
 
 def _maker(opcode: str) -> Make | None:
-    """What makes the value of an instruction: of `call-start`, what makes that of `async-start`."""
+    """Return what makes the value of an instruction: of `call-start`, what makes that of `async-start`."""
     make = INSTRUCTIONS.get(opcode)
     for suffix in _ASYNCHRONOUS:
         if make is None and opcode.removesuffix(suffix) in INSTRUCTIONS:
@@ -508,10 +508,10 @@ def _maker(opcode: str) -> Make | None:
 
 
 def instruction(*opcodes: str) -> Callable[[Make], Make]:
-    """Decorator: files a function under the opcodes that it makes."""
+    """File a function, as a decorator, under the opcodes that it makes."""
     return filed(INSTRUCTIONS, opcodes, "reader")
 
 
 def flat(values: Sequence[XlaOp]) -> XlaOp | list[XlaOp]:
-    """One operand as itself, several as a list."""
+    """Return one operand as itself, several as a list."""
     return values[0] if len(values) == 1 else list(values)

@@ -34,12 +34,12 @@ _MOST_WRITTEN = 1024
 
 
 def converts(*names: str) -> Callable[[Convert], Convert]:
-    """Decorator: files a converter under the names of the ops it serves."""
+    """File a converter, as a decorator, under the names of the ops it serves."""
     return filed(CONVERTERS, names, "converter")
 
 
 def print_hlo(module: Module, name: str | None = None) -> str:
-    """HLO text of `module`, whose entry is @main, or its one function.
+    """Return HLO text of `module`, whose entry is @main, or its one function.
 
     Raises VerificationError for a module without an entry, and for an op that HLO text cannot express.
     """
@@ -66,7 +66,7 @@ def print_hlo(module: Module, name: str | None = None) -> str:
 
 
 def _aliases(main: Function) -> Iterator[str]:
-    """`{1}: (0, {}, may-alias)`: result 1, of several, may lie where argument 0 lies."""
+    """Yield `{1}: (0, {}, may-alias)`: result 1, of several, may lie where argument 0 lies."""
     for argument, entries in enumerate(main.argument_attributes):
         result = entries.get("tf.aliasing_output")
         if isinstance(result, IntegerAttr) and 0 <= result.value < len(main.type.results):
@@ -139,7 +139,7 @@ class _Printer:
 
     @contextmanager
     def inside(self, sharding: TensorSharding, axes: Sequence[str]) -> Iterator[None]:
-        """What is written inside is a computation that is manual over `axes` of the mesh of `sharding`."""
+        """Write what follows inside as a computation that is manual over `axes` of the mesh of `sharding`."""
         before, self.shardings = self.shardings, self.shardings.inside(sharding, axes)
         try:
             yield
@@ -219,7 +219,7 @@ class Body:
         *,
         tupled: bool | None = None,
     ) -> None:
-        """The instruction for `op`: one result is its value, several (or `tupled`) are elements of a tuple."""
+        """Write the instruction for `op`: one result is its value, several (or `tupled`) are elements of a tuple."""
         names = [one if isinstance(one, str) else self.name_of(one) for one in operands]
         many = len(op.results) != 1 if tupled is None else tupled
         attributes = [*attributes, *self.printer.sharding(op.discardable)]
@@ -231,7 +231,7 @@ class Body:
             self.name_value(op.result, name)
 
     def name_elements(self, values: Sequence[Value], whole: str) -> None:
-        """Names values that are the elements of tuple `whole`."""
+        """Name values that are the elements of tuple `whole`."""
         for index, value in enumerate(values):
             self.name_value(value, self.element(whole, value.type, index))
 
@@ -242,17 +242,17 @@ class Body:
         return self.add("tuple", t.TupleType(tuple(types)), names)
 
     def joined(self, values: Sequence[Value]) -> str:
-        """One value as itself, another number as a tuple."""
+        """Return one value as itself, another number as a tuple."""
         names = self.names_of(values)
         return names[0] if len(names) == 1 else self.tuple([value.type for value in values], names)
 
     def fill(self, block: Block) -> None:
-        """The ops of `block`; what its terminator returns is the root."""
+        """Write the ops of `block`; what its terminator returns is the root."""
         self.write(block)
         self._root = self.joined(block.terminator.operands)
 
     def write(self, block: Block) -> None:
-        """The ops of `block` but for its terminator."""
+        """Write the ops of `block` but for its terminator."""
         for op in block.ops[:-1]:
             if op.name == "stablehlo.constant":
                 continue
@@ -307,5 +307,5 @@ class Body:
 
 
 def integers(values: Iterable[int]) -> str:
-    """`{1,2}`."""
+    """Return `{1,2}`."""
     return "{" + ",".join(map(str, values)) + "}"

@@ -144,7 +144,7 @@ class _Reader:
         self._depth = 0
 
     def module(self) -> ModuleText:
-        """`HloModule name, attributes`, which may be missing, then computations and the tables of a dump.
+        """Read `HloModule name, attributes`, which may be missing, then computations and the tables of a dump.
 
         The entry is the last computation where none says that it is.
         """
@@ -250,7 +250,7 @@ class _Reader:
         return self.words[at] != "" and self.words[at + 1] == "=" and _NAME.fullmatch(self.words[at]) is not None
 
     def _call(self, name: str, start: int, shape: Shape | None) -> Instruction:
-        """`opcode(operands)`."""
+        """Read `opcode(operands)`."""
         opcode, first = self.words[self.at], self.at + 2
         if not _OPCODE.fullmatch(opcode) or self.words[first - 1] != "(":
             raise self.tokens.error("expected an opcode and its operands in ( )", self.at)
@@ -323,7 +323,7 @@ class _Reader:
     # --- attributes --------------------------------------------------------------------------------------------------
 
     def _attributes(self) -> dict[str, AttributeText]:
-        """`, name=value` as often as it is there."""
+        """Read `, name=value` as often as it is there."""
         found: dict[str, AttributeText] = {}
         while self._take(","):
             name, start = self.words[self.at], self.at
@@ -337,7 +337,7 @@ class _Reader:
         return found
 
     def _value_end(self, at: int) -> int:
-        """Where the value ends that begins with word `at`: at a comma outside of brackets, or before a word behind a
+        """Return the end of the value that begins with word `at`: a comma outside of brackets, or a word behind a
         space, unless that is the number behind a shape."""
         words, first = self.words, at
         while (word := words[at]) not in _ENDS:

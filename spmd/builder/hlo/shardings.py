@@ -18,7 +18,7 @@ _TEXT = "mhlo.sharding"
 
 
 def tile_text(sharding: sdy.TensorSharding, mesh: sdy.Mesh, manual: Sequence[str] = ()) -> str:
-    """GSPMD's string for a sharding on `mesh`: how many blocks a dimension has, and who holds them.
+    """Return GSPMD's string for a sharding on `mesh`: the blocks of each dimension, and their devices.
 
     `manual`: axes over which the value is a block already. Raises ValueError for what it cannot say: an axis that is
     taken in part, sums that are left open.
@@ -83,7 +83,7 @@ class ShardingTexts:
         return mesh
 
     def text(self, sharding: sdy.TensorSharding) -> str:
-        """GSPMD's text of one sharding."""
+        """Return GSPMD's text of one sharding."""
         return tile_text(sharding, self._mesh(sharding), self.manual)
 
     def given(self, attributes: Mapping[str, Attribute]) -> str | None:
@@ -108,5 +108,5 @@ class ShardingTexts:
 
 
 def listed(texts: Sequence[str], *, is_tuple: bool = False) -> str:
-    """One sharding as it is, those of a tuple in braces."""
+    """Return one sharding as it is, those of a tuple in braces."""
     return texts[0] if len(texts) == 1 and not is_tuple else "{" + ", ".join(texts) + "}"

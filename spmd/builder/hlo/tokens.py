@@ -101,7 +101,7 @@ class Tokens:
         return self.offsets[at] > self.offsets[at - 1] + len(self.words[at - 1])
 
     def closing(self, start: int) -> int:
-        """Where the bracket that is word `start` is closed; ParseError where it is not."""
+        """Return where the bracket that is word `start` is closed; ParseError where it is not."""
         depth, at, words = 0, start, self.words
         while word := words[at]:
             if word in _OPENING:

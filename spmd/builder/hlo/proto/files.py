@@ -54,7 +54,7 @@ def hlo_file(data: Buffer) -> HloFile | None:
 
 
 def _is_module(message: Message) -> bool:
-    """Whether a message has a name and computations, whose instructions have opcodes."""
+    """Return whether a message has a name and computations, whose instructions have opcodes."""
     if not {1, 3} <= message.numbers_of_fields or not isinstance(message.values(3)[0], Buffer):
         return False
     return all(computation and instruction for computation, instruction in _parts(message))
