@@ -9,6 +9,7 @@ import spmd
 import spmd.checkpoint
 import spmd.jax
 from launch import cli
+from spmd.compiler.pipeline.options import CompileOptions
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -56,6 +57,11 @@ def test_every_public_name_is_on_a_page(package: object) -> None:
     text = "\n".join(page.read_text() for page in (DOCS / "reference").rglob("*.md"))
     names = [name for name in package.__all__ if name not in ("checkpoint", "elastic", "jax")]
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_option_of_compilation_is_on_its_page() -> None:
+    page = (DOCS / "reference" / "compile_options.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", page, re.MULTILINE) == list(CompileOptions.__annotations__)
 
 
 def test_every_variable_that_users_set_is_on_its_page() -> None:
