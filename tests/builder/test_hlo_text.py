@@ -280,6 +280,7 @@ ENTRY e {
         ("ROOT y = f32[1]{0} slice(x), slice={[0]}", "slice is start:limit"),
         ("ROOT y = f32[2]{0} parameter(0)", "parameter 0 is defined twice"),
         ("ROOT y = f32[2]{0} parameter(-1)", "must not be negative, got -1"),
+        ("ROOT y = f32[2]{0} all-to-all(x), dimensions={0}, replica_groups=mesh['a'=1000000,'b'=2] {'b'}", "at most"),
         ("ROOT y = f32[4]{0} concatenate(x, x), dimensions={}", "dimensions is one dimension here"),
         ("ROOT y = s32[1]{0} constant({99999999999999999999})", "too large"),
         ("ROOT y = f32[2]{0} call(x), to_apply=other", "there is no computation other"),

@@ -23,7 +23,8 @@ _DEVICES = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(r"mesh\[([^\]]*)\](?:,?\s*device_ids=\(?(.*?)\)?)?\s*\{([^}]*)\}")
 _AXIS = re.compile(r"'([^']*)'=(\d+)")
 _PART = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
-_MOST = 1 << 24
+#: Of how many processes groups are read: more take seconds, and no machine has them.
+_MOST = 1 << 19
 
 Groups = list[list[int]]
 
@@ -45,7 +46,7 @@ def parse_groups(text: str) -> Groups:
 def _iota(sizes: str, order: str | None) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     shape = [int(n) for n in sizes.split(",")]
     if prod(shape) > _MOST:
-        raise ValueError(f"groups of {prod(shape)} processes")
+        raise ValueError(f"groups of {prod(shape)} processes, of which {_MOST} are read at most")
     ids = np.arange(prod(shape)).reshape(shape)
     return ids.transpose([int(n) for n in order.split(",")]) if order else ids
 
