@@ -19,6 +19,7 @@ from spmd.compiler.transforms.loop_invariants import hoist_invariants
 from spmd.compiler.transforms.overlap import overlap
 from spmd.compiler.transforms.product_legalization import legalize_products
 from spmd.compiler.transforms.ragged_all_to_all_expansion import expand_ragged_all_to_all
+from spmd.compiler.transforms.random_expansion import expand_generators
 from spmd.compiler.transforms.scatter_expansion import expand_scatters
 from spmd.compiler.transforms.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.transforms.simplify import Evaluate, remove_dead, simplify
@@ -101,6 +102,7 @@ PASSES = (
     Pass("scatter-expansion", _for_native_code(expand_scatters)),
     Pass("fft-expansion", _for_native_code(expand_ffts)),
     Pass("sort-expansion", _for_native_code(expand_sorts)),
+    Pass("random-expansion", _for_native_code(expand_generators)),
     Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
     Pass("collective-overlap", _overlap),
     Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
