@@ -1,6 +1,6 @@
 // THREADS: 4
 // A small product is tiled, a large one calls BLAS in ranges of rows, and many in a batch are tasks as they are.
-// CHECK: step 0: library call, tasks 1, tiles 8x{{[0-9]+$}}
+// CHECK: step 0: library call, tasks 1, tiles {{[0-9]+x[0-9]+$}}
 // CHECK: step 1: library call, tasks {{[0-9]+}}, BLAS{{( by [0-9]+ rows)?$}}
 // CHECK: step 2: library call, tasks {{[0-9]+}}, BLAS{{$}}
 // Products of 8-bit integers have kernels of their own.
