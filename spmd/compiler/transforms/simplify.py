@@ -31,7 +31,7 @@ Evaluate = Callable[[Op, Sequence[Array | None]], "tuple[Array, ...] | None"]
 
 def simplify(block: Block, evaluate: Evaluate) -> None:
     """Fold constants, merge equal ops and remove dead ones in `block` and its regions; in place."""
-    _Simplifier(evaluate).block(block, {}, {})
+    _Simplifier(evaluate).block(block)
     remove_dead(block)
 
 
@@ -55,42 +55,43 @@ def remove_dead(block: Block) -> None:
 class _Simplifier:
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate = evaluate
+        #: Available pure ops by key: those of all blocks around, and the spreading ones of the current block alone.
+        self._seen: dict[Hashable, Op] = {}
+        self._spreading: dict[Hashable, Op] = {}
+        self._replaced: dict[Value, Value] = {}
 
-    def block(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
-        """Simplify `block`. `seen` are available pure ops by key; `replaced` maps merged values to
-        their replacements.
-        """
+    def block(self, block: Block) -> None:
+        """Simplify `block`, whose ops are not available outside."""
+        before, outer, self._spreading = len(self._seen), self._spreading, {}
         kept: list[Op] = []
-        self._ops(block.ops, kept, seen, replaced)
+        self._ops(block.ops, kept)
         block.ops = kept
+        self._spreading = outer
+        while len(self._seen) > before:
+            self._seen.popitem()
 
-    def _region(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
-        """Simplify a block of a region: its ops are not available outside."""
-        self.block(block, {key: op for key, op in seen.items() if op.name not in _SPREADING}, replaced)
-
-    def _ops(self, ops: list[Op], kept: list[Op], seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+    def _ops(self, ops: list[Op], kept: list[Op]) -> None:
         """Append the simplified `ops` to `kept`."""
         for op in ops:
-            op.replace_operands(replaced)
+            op.replace_operands(self._replaced)
             branch = _static_branch(op)
             if branch is not None:
-                self._ops(branch.ops[:-1], kept, seen, replaced)
-                branch.terminator.replace_operands(replaced)
-                replaced.update(zip(op.results, branch.terminator.operands, strict=True))
+                self._ops(branch.ops[:-1], kept)
+                branch.terminator.replace_operands(self._replaced)
+                self._replaced.update(zip(op.results, branch.terminator.operands, strict=True))
                 continue
             for region in op.regions:
                 for inner in region.blocks:
-                    self._region(inner, seen, replaced)
+                    self.block(inner)
             folded = fold(op, self._evaluate)
             key = _key(folded)
             if key is not None:
-                earlier = seen.get(key)
-                if earlier is not None:
-                    replaced.update(zip(op.results, earlier.results, strict=True))
+                earlier = (self._spreading if folded.name in _SPREADING else self._seen).setdefault(key, folded)
+                if earlier is not folded:
+                    self._replaced.update(zip(op.results, earlier.results, strict=True))
                     continue
-                seen[key] = folded
             if folded is not op:
-                replaced.update(zip(op.results, folded.results, strict=True))
+                self._replaced.update(zip(op.results, folded.results, strict=True))
             kept.append(folded)
 
 
