@@ -91,8 +91,8 @@ class RankOfThreads:
         """Raise CommunicationError if the processes are at different calls."""
         calls = {(part.operation, part.where) for part in parts if part.operation is not None}
         if len({(operation.name, operation.shape, operation.dtype, where) for operation, where in calls}) > 1:
-            told = "; ".join(sorted(f"{describe(one)}{f' at {where}' if where else ''}" for one, where in calls))
-            raise CommunicationError(f"processes of rank {self.ranks.world_rank} are at different calls: {told}")
+            listed = "; ".join(sorted(f"{describe(one)}{f' at {where}' if where else ''}" for one, where in calls))
+            raise CommunicationError(f"processes of rank {self.ranks.world_rank} are at different calls: {listed}")
 
     def _among(
         self, ranks: _Members, groups: list[_Members], operation: Operation, where: str, arrays: dict[int, Any]

@@ -144,7 +144,7 @@ def _run_once(start: JobStart, starts: int, patience: Patience) -> int | None:
             REPORTS_VARIABLE: str(reports),
         }
         written = Path(recorded) if recorded else None
-        recording.RunningJob(os.getpid(), reports, ranks, written).leave_note()
+        recording.LaunchedJob(os.getpid(), reports, ranks, written).leave_note()
         messages, writing = os.pipe()
         printed, printing = os.pipe()
         try:

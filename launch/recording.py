@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
-class RunningJob:
+class LaunchedJob:
     """A job of this machine.
 
     `process` is its launcher, `reports` its folder of reports, `ranks` their number, and `records` the folder of flight
@@ -52,9 +52,9 @@ class RunningJob:
         return [path.name for path in files if path.is_file() and path.stat().st_mtime >= moment - 0.01]
 
 
-def running_jobs() -> Iterator[RunningJob]:
+def running_jobs() -> Iterator[LaunchedJob]:
     """Yield this user's jobs that are running on this machine."""
     for folder, content in notes_of_running_jobs(_NOTE):
         ranks, records = content.get("ranks"), content.get("records")
         if type(ranks) is int and isinstance(records, str | None):  # otherwise a damaged note
-            yield RunningJob(content["process"], folder, ranks, None if records is None else Path(records))
+            yield LaunchedJob(content["process"], folder, ranks, None if records is None else Path(records))

@@ -12,7 +12,7 @@ from pathlib import Path
 from collectives.failure import REPORTS_VARIABLE, launched_rank
 from collectives.record.reading import Record, RecordedCall, RecordError, read
 from collectives.states import ranges_text
-from launch.recording import RunningJob
+from launch.recording import LaunchedJob
 
 #: Window, in seconds, over which steps are counted.
 _WINDOW = 10.0
@@ -43,7 +43,7 @@ class RankState:
         return f"{self.doing}{waiting}"
 
 
-def look(job: RunningJob, seconds: float) -> list[RankState]:
+def look(job: LaunchedJob, seconds: float) -> list[RankState]:
     """Return the states of the ranks of `job` that respond within `seconds`, in order."""
     written = job.records_on_request(seconds)
     records: dict[int, Record] = {}
@@ -120,7 +120,7 @@ def _lateness(records: Mapping[int, Record]) -> dict[int, float]:
     return {rank: sum(each) / len(each) for rank, each in late.items()}
 
 
-def memory_of(job: RunningJob) -> dict[int, int]:
+def memory_of(job: LaunchedJob) -> dict[int, int]:
     """Return the resident bytes of the ranks of `job` on this machine; empty where the system does not list them."""
     found: dict[int, int] = {}
     page = os.sysconf("SC_PAGE_SIZE") if "SC_PAGE_SIZE" in os.sysconf_names else 4096

@@ -167,10 +167,10 @@ def _searched(args: argparse.Namespace, module: "Module") -> "tuple[Module, Shar
 
     if args.mesh is None:
         raise spmd.UsageError("--auto needs a mesh: --mesh data=8,model=4 names its axes and their sizes")
-    with progress.doing("searching for a layout", in_lines=True) as told:
+    with progress.doing("searching for a layout", in_lines=True) as shown:
 
         def priced(number: int, most: int) -> None:
-            told.what, told.at, told.total = "pricing layouts", number, most
+            shown.what, shown.at, shown.total = "pricing layouts", number, most
 
         return spmd.autoshard(
             module,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from launch import options, terminal, values
 
 if TYPE_CHECKING:
-    from launch.recording import RunningJob
+    from launch.recording import LaunchedJob
     from launch.watching import RankState
 
 HELP = "show each rank of a running job: computing or waiting, for which ranks, how long; steps per second; memory"
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace, seconds: float = _ANSWER) -> int:
     return _watch(chosen[0], args, seconds)
 
 
-def _watch(job: "RunningJob", args: argparse.Namespace, seconds: float) -> int:
+def _watch(job: "LaunchedJob", args: argparse.Namespace, seconds: float) -> int:
     from launch.recording import running_jobs
     from launch.watching import look
 
@@ -77,7 +77,7 @@ def _watch(job: "RunningJob", args: argparse.Namespace, seconds: float) -> int:
             return 0
 
 
-def _heading(job: "RunningJob", states: Sequence["RankState"]) -> str:
+def _heading(job: "LaunchedJob", states: Sequence["RankState"]) -> str:
     header = f"job {job.process}, {len(states)} of {job.ranks} ranks respond"
     late = [state for state in states if state.late is not None]
     if late:

@@ -79,10 +79,10 @@ def headline(layout: ShardedType) -> str:
     local = layout.local_type
     if layout.sharding is None or not isinstance(local, TensorType):
         return f"{layout}, the same on every process"
-    told = f"{layout}, a block is {local} of {amount(local.nbytes)}"
+    text = f"{layout}, a block is {local} of {amount(local.nbytes)}"
     if layout.sharding.partial:
-        told += f", each a partial value of the {layout.sharding.reduction.removeprefix('stablehlo.')} over its group"
-    return told
+        text += f", each a partial value of the {layout.sharding.reduction.removeprefix('stablehlo.')} over its group"
+    return text
 
 
 def text(layout: ShardedType, processes: int) -> Iterator[str]:
@@ -127,5 +127,5 @@ def _ranks(ranks: Sequence[int]) -> str:
     steps = {after - before for before, after in pairwise(ranks)}
     if len(ranks) > 3 and len(steps) == 1 and steps != {1}:
         return f"{ranks[0]}, {ranks[1]}, ... {ranks[-1]}"
-    told = ranges_text(ranks).split(", ")
-    return ", ".join(told[:_MOST_RUNS]) + (f", ... {len(ranks)} in all" if len(told) > _MOST_RUNS else "")
+    runs = ranges_text(ranks).split(", ")
+    return ", ".join(runs[:_MOST_RUNS]) + (f", ... {len(ranks)} in all" if len(runs) > _MOST_RUNS else "")

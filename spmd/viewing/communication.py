@@ -116,8 +116,8 @@ class CommunicationTable:
             message["pairs"] = [[int(source), int(target)] for source, target in most]
             message["bytes"] = wire_bytes(operation)
         else:
-            told = least_rounds(operation, size)
-            message["rounds"] = [[each.times, each.distance, each.nbytes, each.stride] for each in told]
+            rounds = least_rounds(operation, size)
+            message["rounds"] = [[each.times, each.distance, each.nbytes, each.stride] for each in rounds]
         return message
 
 

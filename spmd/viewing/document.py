@@ -100,8 +100,8 @@ def _communication(subject: Subject, program: ProgramTables, origins: Origins) -
 def _add_schedule(found: dict[str, Json], subject: Subject, program: ProgramTables, origins: Origins) -> None:
     prediction, priced = subject.prediction, subject.priced
     if prediction is not None:
-        told = prediction.to_json()
-        found["prediction"] = {name: value for name, value in told.items() if name not in ("critical", "notes")}
+        content = prediction.to_json()
+        found["prediction"] = {name: value for name, value in content.items() if name not in ("critical", "notes")}
         subject.notes += [note for note in prediction.notes if note not in subject.notes]
         found["units"] = timing.units(prediction, subject.machine, program.texts, origins)
         found["timeline"] = timing.timeline(prediction)

@@ -92,8 +92,8 @@ class Layouts:
 
     def boundary(self, name: str, sharded: ShardedType) -> int:
         """Return the number of an argument or result of which only the layout is known."""
-        told, type = self.texts.of(name), self.texts.of(str(sharded.type))
-        entry = [told, type, static_shape(sharded.type), element_bytes(sharded.type)]
+        text, type = self.texts.of(name), self.texts.of(str(sharded.type))
+        entry = [text, type, static_shape(sharded.type), element_bytes(sharded.type)]
         return self.globals.add((name, sharded), [*entry, self.sharding(sharded.sharding), -1, 1, []])
 
     def _growth(self, growth: PropagationStep) -> list[Json]:
@@ -101,12 +101,12 @@ class Layouts:
         assert self.record is not None and self.record.mesh is not None
         op = growth.edge.op
         name = op.name.removeprefix("stablehlo.") if op is not None else ""
-        told = f"data flow of {name}" if growth.edge.name == DATA_FLOW else name
+        origin = f"data flow of {name}" if growth.edge.name == DATA_FLOW else name
         source = self._of_spec(growth.source)
         return [
             growth.dimension,
             self.texts.of(self.record.mesh.format(growth.axes)),
-            self.texts.of(told),
+            self.texts.of(origin),
             -1 if op is None else self.places.number(op),
             source,
             growth.source_dimension,
@@ -120,8 +120,8 @@ class Layouts:
 
 def name_of(value: Value) -> str:
     """Return the display name of a value: that of an argument in JAX, in the source, of its op, or its number."""
-    if isinstance(value, NumberedValue) and (told := name_in(value.debug_location)) is not None:
-        return told
+    if isinstance(value, NumberedValue) and (given := name_in(value.debug_location)) is not None:
+        return given
     hint = value.name_hint
     if hint:
         return f"%{hint}"

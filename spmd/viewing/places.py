@@ -116,10 +116,10 @@ class LocationTable:
         left = _MOST_LINES
         for file, numbers in self._lines.items():
             lines = self._sources.get(file) or linecache.getlines(file)
-            told = {number: _shown(lines[number - 1]) for number in sorted(numbers)[:left] if number <= len(lines)}
-            left -= len(told)
-            if told:
-                found[short(file)] = told
+            shown = {number: _shown(lines[number - 1]) for number in sorted(numbers)[:left] if number <= len(lines)}
+            left -= len(shown)
+            if shown:
+                found[short(file)] = shown
         return found
 
 

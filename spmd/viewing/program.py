@@ -135,11 +135,11 @@ class ProgramTables:
     def _scope(self, parent: int, name: str, of: int = 0) -> int:
         """Return the number of a scope in `parent`; one of a call or region has the number `of` an op."""
         key = parent, name, of
-        told = self._scope_numbers.get(key)
-        if told is None:
-            told = self._scope_numbers[key] = len(self.scopes)
+        number = self._scope_numbers.get(key)
+        if number is None:
+            number = self._scope_numbers[key] = len(self.scopes)
             self.scopes.append([self.texts.of(name), parent])
-        return told
+        return number
 
     def _value(self, value: Value, op: int = -1, argument: int = -1) -> int:
         number = self._value_numbers.get(value)

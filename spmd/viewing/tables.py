@@ -42,5 +42,5 @@ class Texts(JsonTable):
 
     def of(self, text: str) -> int:
         """Return the number of `text`, adding it if it is new."""
-        told = short(text)
-        return self.add(told, told)
+        shortened = short(text)
+        return self.add(shortened, shortened)

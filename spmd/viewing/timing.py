@@ -50,8 +50,8 @@ def _unit(moment: Moment, machine: Machine, texts: Texts, origins: Origins) -> l
     title, place = texts.of(event.title), texts.of(event.place)
     numbers = sorted(parts)
     known = sum(parts.values()) or 1.0
-    told = [parts[number] / known for number in numbers]
-    return [title, place, seconds, event.turns, numbers, _what(event), told]
+    fractions = [parts[number] / known for number in numbers]
+    return [title, place, seconds, event.turns, numbers, _what(event), fractions]
 
 
 def span(timeline: dict[str, Json] | None, measured: dict[str, Json] | None) -> int:

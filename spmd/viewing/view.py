@@ -118,8 +118,8 @@ def _of_module(
     partition: bool,
 ) -> Subject:
     check_module(module, "spmd.view")
-    told = title or _title(module)
-    return Subject.of(module, grid, function, machine, network, told, options, partition=partition)
+    name = title or _title(module)
+    return Subject.of(module, grid, function, machine, network, name, options, partition=partition)
 
 
 def _title(module: Module) -> str:

@@ -94,7 +94,7 @@ def test_notes_that_are_pipes_links_or_endless_are_passed_over(temporary: Path) 
 def test_a_damaged_note_of_a_job_without_growth_is_passed_over(temporary: Path, text: str) -> None:
     (folder_of(temporary, "damaged") / "job.json").write_text(text)
     os.mkfifo(folder_of(temporary, "pipe", 0o777) / "job.json")  # of a folder that others may write to
-    job = recording.RunningJob(os.getpid(), folder_of(temporary), 2, None)
+    job = recording.LaunchedJob(os.getpid(), folder_of(temporary), 2, None)
     job.leave_note()
     assert list(recording.running_jobs()) == [job]
 
@@ -102,4 +102,4 @@ def test_a_damaged_note_of_a_job_without_growth_is_passed_over(temporary: Path, 
 def test_records_that_are_pipes_are_none(temporary: Path) -> None:
     os.mkfifo(temporary / "rank_0")
     (temporary / "rank_1").touch()
-    assert recording.RunningJob(os.getpid(), temporary, 2, temporary).written_since(0.0) == ["rank_1"]
+    assert recording.LaunchedJob(os.getpid(), temporary, 2, temporary).written_since(0.0) == ["rank_1"]

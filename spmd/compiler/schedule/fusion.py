@@ -37,7 +37,6 @@ from spmd.ir import Block, Op, Value, captured_values
 CHEAP = 6
 #: Most ops fused into one unit.
 LARGEST = 160
-#: Ops whose result aliases the operand.
 
 
 @dataclass(eq=False, slots=True)
